@@ -81,7 +81,8 @@ is_ready(const SweepQueueSlot *slot, int64 now_us, bool again, int64 *event, int
 	if (ready || *event != SWEEP_NOTHING_DUE)
 		*wait_us = Min(*wait_us, slot->looked_us + LOOK_US - now_us);
 	else
-		*wait_us = Min(*wait_us, Min(slot->next_expiry_us - now_us, slot->next_due - now));
+		/* A wall clock before 2000 is below 0: then the time until never does not fit. */
+		*wait_us = Min(slot->next_expiry_us - now_us, Min(slot->next_due, now + *wait_us) - now);
 	return false;
 }
 

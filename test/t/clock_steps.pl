@@ -126,6 +126,10 @@ soon($node, q{SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'CALL sweep
 set_clock($node, -3600);
 is(end_query($waiter), "\n", 'it waits for 3 s, however far the clock is set back');
 $waiter->quit;
+# The clock of a machine that has none of its own is below 0 until it has heard of the time.
+set_clock($node, 86400 - time());
+is($node->psql('postgres', q{SET statement_timeout = '1 min'; CALL sweep.wait_for_message('handled', '100 ms')}), 0, 'nor does it wait longer in 1970');
+set_clock($node, -3600);
 is($node->safe_psql('postgres', q{SELECT count(*) FROM sweep.claim('leased')}), 1, 'a message is claimed');
 set_clock($node, -7200);
 soon($node, q{SELECT count(*) FROM sweep.claim('leased')}, 1, 'and comes again when its lease has run out, by whichever clock');
