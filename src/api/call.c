@@ -21,6 +21,7 @@
 #include "base/extension.h"
 #include "base/lock.h"
 #include "base/shared.h"
+#include "base/timer.h"
 #include "base/txn.h"
 #include "engine/definition.h"
 #include "engine/report.h"
@@ -270,6 +271,7 @@ outcome_work(void *arg)
 static void
 wait_for_change(long timeout_ms)
 {
+	sweep_timer_begin_rest();
 	if (sweep_shared_exists())
 		(void) ConditionVariableTimedSleep(&sweep_shared()->changed, timeout_ms, sweep_wait_event(SWEEP_WAIT_IDLE));
 	else
@@ -278,4 +280,5 @@ wait_for_change(long timeout_ms)
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
 	}
+	sweep_timer_end_rest();
 }

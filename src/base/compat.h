@@ -14,7 +14,7 @@
  *		PgStat_StatTabEntry			has live_tuples instead of n_live_tuples, PgStat_TableStatus id and counts instead of t_id and t_counts
  *	17	LockHeldByMe				takes orstronger
  *		MyProc->pgprocno			is MyProcNumber
- *		WaitEventExtensionNew		is new, and so is BGWORKER_BYPASS_ROLELOGINCHECK
+ *		WaitEventExtensionNew		is new, and so are BGWORKER_BYPASS_ROLELOGINCHECK and TRANSACTION_TIMEOUT
  *	18	index_beginscan				takes a place for statistics
  *		LockAcquireExtended			takes logLockFailure
  *		PortalRun					no longer asks whether it is run once
@@ -82,6 +82,19 @@ typedef int ProcNumber;
 #define sweep_sync_standbys_defined() ((((volatile WalSndCtlData *) WalSndCtl)->sync_standbys_status & SYNC_STANDBY_DEFINED) != 0)
 #else
 #define sweep_sync_standbys_defined() (((volatile WalSndCtlData *) WalSndCtl)->sync_standbys_defined)
+#endif
+
+/* 17: there is a timeout of transactions. */
+#if PG_VERSION_NUM >= 170000
+#define sweep_stop_transaction_timeout() disable_timeout(TRANSACTION_TIMEOUT, false)
+#define sweep_start_transaction_timeout() \
+	do { \
+		if (TransactionTimeout > 0) \
+			enable_timeout_after(TRANSACTION_TIMEOUT, TransactionTimeout); \
+	} while (0)
+#else
+#define sweep_stop_transaction_timeout() ((void) 0)
+#define sweep_start_transaction_timeout() ((void) 0)
 #endif
 
 /* 17: a worker may connect as a role without LOGIN. */

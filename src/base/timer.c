@@ -9,9 +9,12 @@
  */
 #include "postgres.h"
 
+#include "access/xact.h"
+#include "storage/proc.h"
 #include "utils/timeout.h"
 
 #include "base/clock.h"
+#include "base/compat.h"
 #include "base/timer.h"
 
 typedef struct Timer
@@ -77,6 +80,19 @@ sweep_timer_disarm_statement(void)
 	passed = sweep_timer_disarm(SWEEP_TIMER_STATEMENT);
 	disable_timeout(STATEMENT_TIMEOUT, false);
 	return passed;
+}
+
+void
+sweep_timer_begin_rest(void)
+{
+	sweep_stop_transaction_timeout();
+}
+
+void
+sweep_timer_end_rest(void)
+{
+	if (IsTransactionState())
+		sweep_start_transaction_timeout();
 }
 
 /* In a signal handler, as all below. PostgreSQL does not say which timer it is, but has set the indicator of that one. */

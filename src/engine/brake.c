@@ -13,6 +13,7 @@
 #include "base/cancel.h"
 #include "base/clock.h"
 #include "base/compat.h"
+#include "base/timer.h"
 #include "engine/brake.h"
 #include "engine/report.h"
 
@@ -32,10 +33,12 @@ sweep_brake_wait(SweepRun *run, int64 time_us, uint32 wait_event)
 	int64		end_us = sweep_monotonic_us() + time_us;
 	int64		left_us;
 
+	sweep_timer_begin_rest();
 	while ((left_us = end_us - sweep_monotonic_us()) > 0 && !sweep_brake_is_stopped(run))
 	{
 		sweep_cancel_wait(Min((long) (left_us / 1000 + 1), LOOK_AGAIN_MS), wait_event);
 	}
+	sweep_timer_end_rest();
 	sweep_brake_note_cancel(run);
 }
 

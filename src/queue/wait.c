@@ -28,6 +28,7 @@
 #include "base/compat.h"
 #include "base/extension.h"
 #include "base/sql.h"
+#include "base/timer.h"
 #include "base/txn.h"
 #include "queue/queue.h"
 #include "queue/search.h"
@@ -145,6 +146,7 @@ sweep_queue_wait(Oid relation, int32 queue_id, long timeout_ms, pg_atomic_uint32
 	bool		listed;
 	bool		again = false;
 
+	sweep_timer_begin_rest();
 	sweep_prepared_settle();
 	/* The process looks when it is in the list, so that no message can come in between. */
 	sweep_queue_lock(LW_EXCLUSIVE);
@@ -184,6 +186,7 @@ sweep_queue_wait(Oid relation, int32 queue_id, long timeout_ms, pg_atomic_uint32
 		again = true;
 	}
 	sweep_queue_unlock();
+	sweep_timer_end_rest();
 }
 
 void

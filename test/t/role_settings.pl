@@ -163,12 +163,26 @@ $node->safe_psql('postgres', 'ALTER ROLE jobber RESET ALL');
 # ---------------------------------------------------------------- transaction_timeout: ends the batch, and the run says so
 SKIP:
 {
-	skip 'transaction_timeout came with PostgreSQL 17', 4 if $node->safe_psql('postgres', 'SHOW server_version_num') < 170000;
+	skip 'transaction_timeout came with PostgreSQL 17', 7 if $node->safe_psql('postgres', 'SHOW server_version_num') < 170000;
 	$node->safe_psql('postgres', q{ALTER ROLE jobber SET transaction_timeout = '300ms'});
 	is(end_of('long'), 'failed error 0 0: canceling statement due to statement timeout', 'transaction_timeout: a long batch fails');
 	$node->safe_psql('postgres', q{ALTER ROLE jobber SET statement_timeout = '200ms'; ALTER ROLE jobber SET transaction_timeout = '1h'});
 	is(end_of('long'), 'failed error 0 0: canceling statement due to statement timeout', 'transaction_timeout: the shorter one holds');
 	$node->safe_psql('postgres', 'ALTER ROLE jobber RESET ALL');
+
+	# A session that rests between two transactions of a CALL is in the next one already.
+	$node->safe_psql('postgres', q{
+		TRUNCATE t.todo;
+		INSERT INTO t.todo SELECT generate_series(1, 4);
+		SELECT sweep.create_queue('rest'), sweep.create_job('rest', step => 't.work', batch_size => 2, pause => '1 s');
+	});
+	my $queued = $node->safe_psql('postgres', q{SELECT sweep.start('rest', delay => '1 day')});
+	for my $call (q{sweep.wait_for_message('rest', '1 s')}, "sweep.wait($queued, '1 s')", q{sweep.run('rest')})
+	{
+		my ($status, $output) = $node->psql('postgres', "SET transaction_timeout = '500ms'; CALL $call; SELECT 'goes on'", on_error_stop => 0);
+
+		like($output, qr/goes on/, "transaction_timeout: a session that rests in CALL $call");
+	}
 
 	# A process that performs several runs reads the configuration between two of them.
 	$node->safe_psql('postgres', q{
