@@ -194,12 +194,7 @@ BEGIN
 	END IF;
 	id := (sweep._find_queue(caller, _drop_queue.name, 'own')).queue_id;
 	PERFORM sweep._begin_queue_statement(id, true);
-	DELETE FROM sweep.queue_message m WHERE m.queue_id = id;
-	DELETE FROM sweep.queue_dead d WHERE d.queue_id = id;
-	DELETE FROM sweep.queue_done d WHERE d.queue_id = id;
 	DELETE FROM sweep.queue q WHERE q.queue_id = id;
-	DELETE FROM sweep.consumer c WHERE c.queue_id = id;
-	DELETE FROM sweep.consumer_crash c WHERE c.queue_id = id;
 	PERFORM sweep._end_queue_statement(id, 0, 0, 0, NULL, false, true);
 END
 $$;

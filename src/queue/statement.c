@@ -9,6 +9,7 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "catalog/pg_type.h"
 #include "commands/trigger.h"
 #include "fmgr.h"
 #include "nodes/pg_list.h"
@@ -19,11 +20,20 @@
 
 #include "base/extension.h"
 #include "base/lock.h"
+#include "base/sql.h"
 #include "queue/in_flight.h"
 #include "queue/queue.h"
 #include "queue/statement.h"
 #include "queue/table.h"
 #include "queue/transaction.h"
+
+/* All rows of a queue, also those that others have committed since the snapshot of the transaction: they would stay for ever. */
+static SweepStatement drop_rows_sql = {
+	.text = "WITH m AS (DELETE FROM sweep.queue_message m WHERE m.queue_id = $1), d AS (DELETE FROM sweep.queue_dead d WHERE d.queue_id = $1), "
+		"k AS (DELETE FROM sweep.queue_done k WHERE k.queue_id = $1), x AS (DELETE FROM sweep.consumer_crash x WHERE x.queue_id = $1) "
+		"DELETE FROM sweep.consumer c WHERE c.queue_id = $1",
+	.types = {INT4OID},
+	.reads_latest = true};
 
 PG_FUNCTION_INFO_V1(sweep_statement_begin);
 PG_FUNCTION_INFO_V1(sweep_statement_end);
@@ -111,13 +121,20 @@ sweep_statement_note_purged(PG_FUNCTION_ARGS)
 
 /*
  * SQL: sweep._end_queue_statement(queue_id, ready, delayed, dead, first_due, emptied, dropped). A queue that was emptied is searched
- * from its start; "emptied" of SweepQueueChange is about the whole table.
+ * from its start; "emptied" of SweepQueueChange is about the whole table. With "dropped" its rows are deleted.
  */
 Datum
 sweep_statement_end(PG_FUNCTION_ARGS)
 {
 	SweepQueueChange *change = sweep_transaction_change(sweep_queue_relation(), PG_GETARG_INT32(0));
+	Datum		queue_id = PG_GETARG_DATUM(0);
 
+	if (PG_GETARG_BOOL(6))
+	{
+		sweep_sql_begin_call();
+		(void) sweep_sql_execute(&drop_rows_sql, &queue_id, NULL);
+		sweep_sql_end_call();
+	}
 	sweep_statement_close();
 	/* No other transaction works with a queue that is dropped, but prepared ones may have, and have ended. */
 	sweep_prepared_settle();
