@@ -120,9 +120,10 @@ DELETE FROM sweep.run_history WHERE job LIKE 'altered%';
 DROP FUNCTION public.altered_step;
 DROP TABLE public.altered;
 
--- a lane that no priority has
+-- a lane that no priority has, or a delayed message that is never due
 INSERT INTO sweep.queue_message (queue_id, lane, due_at, payload) SELECT queue_id, -30000, now(), '1' FROM sweep.queue WHERE name = 'altered';
 INSERT INTO sweep.queue_message (queue_id, lane, due_at, payload) SELECT queue_id, 50, now(), '1' FROM sweep.queue WHERE name = 'altered';
+INSERT INTO sweep.queue_message (queue_id, lane, payload) SELECT queue_id, 100, '1' FROM sweep.queue WHERE name = 'altered';
 
 SELECT sweep.send('altered', '"last"') > 0 AS sent;
 SELECT count(*) FROM sweep.queue_message;

@@ -61,8 +61,8 @@ CREATE TABLE sweep.queue_message (
 	error      jsonb,
 	payload    jsonb NOT NULL,
 	CONSTRAINT queue_message_pkey PRIMARY KEY (queue_id, lane, message_id),
-	-- For rows by hand. Shared memory has arrays of the priorities.
-	CONSTRAINT queue_message_lane_check CHECK (lane BETWEEN -8 AND 7 OR lane BETWEEN 92 AND 107)
+	-- For rows by hand. Shared memory has arrays of the priorities, and no search would find a delayed message that is never due.
+	CONSTRAINT queue_message_lane_check CHECK (lane BETWEEN -8 AND 7 OR (lane BETWEEN 92 AND 107 AND due_at IS NOT NULL))
 ) WITH (
 	-- A queue of any length is short-lived rows: vacuum by their number, not
 	-- by their share of the backlog.
