@@ -1,5 +1,6 @@
 -- room: makers
--- Constraints that PostgreSQL 18 need not check. Before, the column is nullable and there is no foreign key, which is to come to the same.
+-- Constraints that PostgreSQL 18 need not check, and keys of times that do not overlap. Before, the column is nullable and there is no foreign key, or
+-- the times are equal, which is to come to the same.
 \set SHOW_CONTEXT never
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS pg_sweep;
@@ -73,7 +74,32 @@ CALL sweep.wait(:run_id, '1 min');
 SELECT detail FROM sweep.runs WHERE run_id = :run_id;
 SELECT (SELECT count(*) FROM unchecked.parent), (SELECT count(*) FROM unchecked.child);
 
-SELECT sweep.drop_job(name) FROM sweep.job WHERE name = 'unchecked' OR name LIKE 'delete_parent%';
-DELETE FROM sweep.run_live WHERE job = 'unchecked' OR job LIKE 'delete_parent%';
-DELETE FROM sweep.run_history WHERE job = 'unchecked' OR job LIKE 'delete_parent%';
+-- ---------------------------------------------------------------- keys of times: each row is updated once by another unique key, and a foreign key goes by an index of what overlaps
+CREATE TABLE unchecked.room (sid int NOT NULL UNIQUE, id int4range, during daterange, v int DEFAULT 0);
+CREATE TABLE unchecked.stay (room int4range, during daterange);
+DO $$
+BEGIN
+	IF current_setting('server_version_num')::int >= 180000 THEN
+		EXECUTE 'ALTER TABLE unchecked.room ADD PRIMARY KEY (id, during WITHOUT OVERLAPS)';
+		EXECUTE 'ALTER TABLE unchecked.stay ADD FOREIGN KEY (room, PERIOD during) REFERENCES unchecked.room (id, PERIOD during)';
+		CREATE INDEX ON unchecked.stay USING gist (room, during);
+	ELSE
+		ALTER TABLE unchecked.room ADD UNIQUE (id, during);
+		ALTER TABLE unchecked.stay ADD FOREIGN KEY (room, during) REFERENCES unchecked.room (id, during);
+		CREATE INDEX ON unchecked.stay (room, during);
+	END IF;
+END $$;
+INSERT INTO unchecked.room SELECT n, int4range(n % 7, n % 7, '[]'), daterange('2026-01-01'::date + n, '2026-01-02'::date + n) FROM generate_series(1, 100) AS n;
+INSERT INTO unchecked.stay SELECT id, during FROM unchecked.room WHERE sid IN (5, 50);
+SELECT sweep.batched('UPDATE unchecked.room SET v = v + 1', name => 'unchecked times', batch_size => 10, keep_job => true) AS run_id \gset
+CALL sweep.wait(:run_id, '1 min');
+SELECT args ->> 'key' AS key, (SELECT sum(v) FROM unchecked.room), (SELECT max(v) FROM unchecked.room) FROM sweep.job WHERE name = 'unchecked times';
+SELECT sweep.drop_job('unchecked times');
+SELECT run_id FROM sweep.delete('unchecked.room', 'true', name => 'unchecked times', batch_size => 10) \gset
+CALL sweep.wait(:run_id, '1 min');
+SELECT detail, (SELECT array_agg(sid ORDER BY sid) FROM unchecked.room) AS left FROM sweep.runs WHERE run_id = :run_id;
+
+SELECT sweep.drop_job(name) FROM sweep.job WHERE name LIKE 'unchecked%' OR name LIKE 'delete_parent%';
+DELETE FROM sweep.run_live WHERE job LIKE 'unchecked%' OR job LIKE 'delete_parent%';
+DELETE FROM sweep.run_history WHERE job LIKE 'unchecked%' OR job LIKE 'delete_parent%';
 DROP SCHEMA unchecked CASCADE;

@@ -231,6 +231,7 @@ COMMENT ON FUNCTION sweep._found_by(record) IS 'an expression: whether a row mee
 
 -- ------------------------------------------------------------------ the statements of an UPDATE
 -- Another session, or a trigger, may give a row that was updated a value behind the cursor, such as the moment of the update. Its primary key it keeps.
+-- One that is WITHOUT OVERLAPS is no order.
 CREATE FUNCTION sweep._tells_done(index oid, columns text[]) RETURNS boolean
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -238,10 +239,10 @@ BEGIN
 	RETURN (SELECT sweep._is_unique(i.indrelid, columns) AND CASE WHEN p.indkey IS NULL THEN i.indisunique
 			ELSE NOT sweep._index_uses(index, ARRAY(SELECT a.attname::pg_catalog.text FROM pg_catalog.pg_attribute a WHERE a.attrelid = i.indrelid AND a.attnum > 0 AND NOT a.attisdropped
 				AND a.attnum <> ALL (p.indkey::pg_catalog.int2[]))) END
-		FROM pg_catalog.pg_index i LEFT JOIN pg_catalog.pg_index p ON p.indrelid = i.indrelid AND p.indisprimary WHERE i.indexrelid = index);
+		FROM pg_catalog.pg_index i LEFT JOIN pg_catalog.pg_index p ON p.indrelid = i.indrelid AND p.indisprimary AND NOT p.indisexclusion WHERE i.indexrelid = index);
 END
 $$;
-COMMENT ON FUNCTION sweep._tells_done(oid, text[]) IS 'whether the key of a row in an index tells that it has been updated: it is of the columns of the primary key, or the table has none';
+COMMENT ON FUNCTION sweep._tells_done(oid, text[]) IS 'whether the key of a row in an index tells that it has been updated: it is of the columns of the primary key, or the table has none that is an order';
 
 -- A trigger may set what the statement has set to something else.
 CREATE FUNCTION sweep._repeats(parts record) RETURNS boolean
