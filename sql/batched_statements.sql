@@ -398,10 +398,11 @@ SELECT sweep.drop_job('batched test');
 
 -- a moment is that of the run, for all batches
 CALL fill_items();
-SELECT make_job('UPDATE item SET created_at = now(), loc = LOCALTIMESTAMP(0), day = CURRENT_DATE, t = localtime, note = CURRENT_TIME(1)::text WHERE created_at < transaction_timestamp() - interval ''15 days''');
+SELECT make_job('UPDATE item SET created_at = now(), loc = LOCALTIMESTAMP(0), day = CURRENT_DATE, t = localtime, note = CURRENT_TIME(1)::text, span = age(created_at), kind = age(loc) WHERE created_at < transaction_timestamp() - interval ''15 days''');
 SELECT args ->> 'statement' FROM sweep.job WHERE name = 'batched test';
 CALL sweep.run('batched test', '{"as_of": "2026-01-21 20:34:56.789Z"}');
 SELECT created_at, loc, day, t, note, count(*) FROM item WHERE n <= 20 GROUP BY 1, 2, 3, 4, 5 ORDER BY count(*) DESC LIMIT 2;
+SELECT span, kind FROM item WHERE id = 1;
 
 -- the owner of the job may alter its args: they are checked again
 SELECT sweep.alter_job('batched test', jsonb_build_object('args', args || '{"statement": "UPDATE batched.item SET n = $1"}')) FROM sweep.job WHERE name = 'batched test';

@@ -212,6 +212,15 @@ freeze_clock(Node *node, void *context)
 
 		if (function == F_NOW || function == F_TRANSACTION_TIMESTAMP || function == F_STATEMENT_TIMESTAMP)
 			return frozen(&(SQLValueFunction) {.type = TIMESTAMPTZOID, .typmod = -1});
+		/* With one argument, to the beginning of the day. */
+		if (function == F_AGE_TIMESTAMPTZ || function == F_AGE_TIMESTAMP)
+		{
+			Oid			type = function == F_AGE_TIMESTAMPTZ ? TIMESTAMPTZOID : TIMESTAMPOID;
+			Node	   *today = coerce_to_target_type(NULL, frozen(&(SQLValueFunction) {.type = DATEOID, .typmod = -1}), DATEOID, type, -1, COERCION_EXPLICIT, COERCE_EXPLICIT_CAST, -1);
+
+			return (Node *) makeFuncExpr(type == TIMESTAMPTZOID ? F_AGE_TIMESTAMPTZ_TIMESTAMPTZ : F_AGE_TIMESTAMP_TIMESTAMP, INTERVALOID,
+										 list_make2(today, freeze_clock(linitial(castNode(FuncExpr, node)->args), context)), InvalidOid, InvalidOid, COERCE_EXPLICIT_CALL);
+		}
 	}
 	return expression_tree_mutator(node, freeze_clock, context);
 }
