@@ -83,14 +83,19 @@ INSERT INTO keys.range SELECT int4range(nullif(n, 7), n + 5) FROM generate_serie
 -- (and one whose name begins as its other one does)
 CREATE TABLE keys.flag (k boolean, flags bool[], n int NOT NULL DEFAULT 0, PRIMARY KEY (k, flags));
 INSERT INTO keys.flag SELECT n % 2 = 0, ARRAY(SELECT nullif(n & (1 << i), 2) = 0 FROM generate_series(0, 8) AS i) FROM generate_series(1, 300) AS n;
-SELECT sweep.create_backfill('keys.' || t, 'n = n + 1', 'n = 0', name => 'keys ' || t, batch_size => 10, pause => NULL, schedule => '@yearly') FROM unnest('{array,json,row,word,range,flag}'::text[]) AS t;
+-- (nor do what has an OID and a name that others have, too)
+CREATE DOMAIN keys.relation AS regclass;
+CREATE TABLE keys.named (k regproc, l keys.relation, n int NOT NULL DEFAULT 0, PRIMARY KEY (k, l));
+INSERT INTO keys.named SELECT oid, 'keys.gone' FROM (SELECT oid FROM pg_proc WHERE proname = 'int4' ORDER BY oid LIMIT 6) AS p;
+SELECT sweep.create_backfill('keys.' || t, 'n = n + 1', 'n = 0', name => 'keys ' || t, batch_size => 10, pause => NULL, schedule => '@yearly') FROM unnest('{array,json,row,word,range,flag,named}'::text[]) AS t;
 CALL sweep.run('keys array');
 CALL sweep.run('keys json');
 CALL sweep.run('keys row');
 CALL sweep.run('keys word');
 CALL sweep.run('keys range');
 CALL sweep.run('keys flag');
-SELECT job, status, rows, detail FROM sweep.runs WHERE job ~ '^keys (array|flag|json|row|word|range)' ORDER BY job;
+CALL sweep.run('keys named');
+SELECT job, status, rows, detail FROM sweep.runs WHERE job ~ '^keys (array|flag|json|named|row|word|range)' ORDER BY job;
 SELECT (SELECT count(*) FROM keys.array WHERE n <> 1) + (SELECT count(*) FROM keys.json WHERE n <> 1) + (SELECT count(*) FROM keys.row WHERE n <> 1) + (SELECT count(*) FROM keys.word WHERE n <> 1)
 	+ (SELECT count(*) FROM keys.range WHERE n <> 1) + (SELECT count(*) FROM keys.flag WHERE n <> 1) AS wrong;
 -- and in ranges

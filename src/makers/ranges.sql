@@ -303,17 +303,19 @@ CREATE FUNCTION sweep._key_expression(relation regclass, name text, OUT expressi
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	SELECT k.expression, sweep._type_name(k.atttypid, k.atttypmod)
+	-- The name of what has an OID may be that of nothing by then, or of several.
+	SELECT k.expression, CASE WHEN b.is_named THEN 'pg_catalog.oid::' ELSE '' END || sweep._type_name(k.atttypid, k.atttypmod)
 			|| coalesce((SELECT pg_catalog.format(' COLLATE %I.%I', n.nspname, c.collname) FROM pg_catalog.pg_collation c JOIN pg_catalog.pg_namespace n ON n.oid = c.collnamespace
 				WHERE c.oid = k.attcollation AND t.typtype = 'd' AND c.oid <> t.typcollation), ''),
-			CASE WHEN t.typtype = 'd' OR t.typcategory IN ('A', 'C', 'R')
+			CASE WHEN b.is_named THEN '(%s)::pg_catalog.oid' WHEN t.typtype = 'd' OR t.typcategory IN ('A', 'C', 'R')
 				OR t.oid IN ('pg_catalog.jsonb'::pg_catalog.regtype, 'pg_catalog.float4'::pg_catalog.regtype, 'pg_catalog.float8'::pg_catalog.regtype, 'pg_catalog.interval'::pg_catalog.regtype)
 				THEN 'sweep._key_value(%s)' ELSE '%s' END INTO expression, type, value_format
 		FROM (SELECT pg_catalog.format('%I.%I', sweep._relation_name(relation), name) AS expression, a.atttypid, a.atttypmod, a.attcollation
 				FROM pg_catalog.pg_attribute a WHERE a.attrelid = relation AND a.attname = name AND a.attnum > 0 AND NOT a.attisdropped
 			UNION ALL SELECT name, a.atttypid, a.atttypmod, a.attcollation FROM pg_catalog.pg_index i JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indexrelid AND a.attnum = 1
 				WHERE i.indrelid = relation AND i.indkey[0] = 0 AND sweep._index_expression(i.indexrelid) = name) AS k
-			JOIN pg_catalog.pg_type t ON t.oid = k.atttypid LIMIT 1;
+			JOIN pg_catalog.pg_type t ON t.oid = k.atttypid CROSS JOIN LATERAL (SELECT e.typnamespace = 'pg_catalog'::pg_catalog.regnamespace AND e.typname ~ '^reg' FROM pg_catalog.pg_type e
+				WHERE e.oid = sweep._base_type(t.oid)) AS b (is_named) LIMIT 1;
 END
 $$;
 COMMENT ON FUNCTION sweep._key_expression(regclass, text) IS
