@@ -81,10 +81,9 @@ BEGIN
 			|| pg_catalog.format(E' AS kept FROM %s WHERE %s AND (%s\n) OFFSET 0) AS r WHERE NOT r.kept LIMIT 1', sweep._source(source, NULL), of_source, coalesce(args ->> 'condition', 'true')),
 		'remove', pg_catalog.format('DELETE FROM %s AS sweep_target USING %s WHERE %s', sweep._table_name(target), taken, of_target),
 		'kept', pg_catalog.format('SELECT sweep_key::pg_catalog.text FROM %s JOIN %s AS sweep_target ON %s LIMIT 1', taken, sweep._table_name(target), of_target),
-		'insert', pg_catalog.format(E'INSERT INTO %s (%s) OVERRIDING SYSTEM VALUE SELECT %s FROM %s CROSS JOIN LATERAL (SELECT %s%s FROM %s WHERE %s AND (%s\n) OFFSET 0) AS r%s',
-			sweep._table_name(target), sweep._column_list(columns), sweep._qualified_list('r', columns), taken,
-			sweep._qualified_list(source_name, columns), coalesce(', ' || kept || ' AS sweep_kept', ''),
-			sweep._source(source, NULL), of_source, coalesce(args ->> 'condition', 'true'), CASE WHEN kept IS NOT NULL THEN ' WHERE r.sweep_kept' END),
+		'insert', sweep._insert_text(source, target, key, columns, pg_catalog.format(E'SELECT %s FROM %s CROSS JOIN LATERAL (SELECT %s%s FROM %s WHERE %s AND (%s\n) OFFSET 0) AS r%s',
+			sweep._qualified_list('r', columns), taken, sweep._qualified_list(source_name, columns), coalesce(', ' || kept || ' AS sweep_kept', ''),
+			sweep._source(source, NULL), of_source, coalesce(args ->> 'condition', 'true'), CASE WHEN kept IS NOT NULL THEN ' WHERE r.sweep_kept' END)),
 		'forget', pg_catalog.format('DELETE FROM %s AS c WHERE c.id OPERATOR(pg_catalog.=) ANY ($1)', changes));
 END
 $$;
@@ -205,7 +204,11 @@ BEGIN
 				RAISE EXCEPTION 'row % of % cannot be removed', kept, target USING ERRCODE = 'triggered_data_change_violation', DETAIL = 'Where it is gone from the source, it would be there again after a switch.',
 					HINT = 'Look for a trigger BEFORE DELETE or a rule of the copy, and make it when the copy has taken the name; sweep.switch_copy can move triggers.';
 			END IF;
-			EXECUTE insert USING ids;
+			EXECUTE insert INTO kept USING ids;
+			IF kept IS NOT NULL THEN
+				RAISE EXCEPTION 'row % of % cannot be copied to %', kept, source, target USING ERRCODE = 'triggered_data_change_violation', DETAIL = 'It would be missing after a switch.',
+					HINT = 'Look for a trigger BEFORE INSERT of the copy, and make it when the copy has taken the name; sweep.switch_copy can move triggers.';
+			END IF;
 			EXECUTE forget USING ids;
 			RETURN;
 		EXCEPTION WHEN unique_violation OR exclusion_violation THEN

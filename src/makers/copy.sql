@@ -168,6 +168,21 @@ END
 $$;
 COMMENT ON FUNCTION sweep._keeps_key(regclass, regclass, text[], text[]) IS 'a condition: the target of a copy has the same key as the source, whose columns these terms are; NULL: it has by its types';
 
+-- A trigger may leave a row out, or give it another key. The rows are read once: another session may add some meanwhile.
+CREATE FUNCTION sweep._insert_text(source regclass, target regclass, key text[], columns text[], rows text) RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	names constant pg_catalog.text := sweep._column_list(columns);
+	keys constant pg_catalog.text := sweep._column_list(key);
+BEGIN
+	RETURN pg_catalog.format('WITH sweep_rows AS MATERIALIZED (%s), done AS (INSERT INTO %s (%s) OVERRIDING SYSTEM VALUE SELECT %s FROM sweep_rows RETURNING %s)'
+		' SELECT sweep_left::pg_catalog.text FROM (SELECT %s FROM sweep_rows EXCEPT SELECT %s FROM done) AS sweep_left LIMIT 1', rows, sweep._table_name(target), names, names, keys, keys,
+		(SELECT pg_catalog.string_agg(pg_catalog.quote_ident(u.name) || coalesce(sweep._collate_as(source, u.name), ''), ', ' ORDER BY u.n) FROM pg_catalog.unnest(key) WITH ORDINALITY AS u (name, n)));
+END
+$$;
+COMMENT ON FUNCTION sweep._insert_text(regclass, regclass, text[], text[], text) IS 'the statement that inserts rows of the source of a copy, and returns the key of one that has not come to the target';
+
 CREATE FUNCTION sweep._changes_name(source regclass) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
