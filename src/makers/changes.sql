@@ -207,7 +207,7 @@ BEGIN
 			EXECUTE insert INTO kept USING ids;
 			IF kept IS NOT NULL THEN
 				RAISE EXCEPTION 'row % of % cannot be copied to %', kept, source, target USING ERRCODE = 'triggered_data_change_violation', DETAIL = 'It would be missing after a switch.',
-					HINT = 'Look for a trigger BEFORE INSERT of the copy, and make it when the copy has taken the name; sweep.switch_copy can move triggers.';
+					HINT = 'Look for a trigger BEFORE INSERT of the copy. Drop the job, and create it anew with an empty target without that; sweep.switch_copy can move triggers.';
 			END IF;
 			EXECUTE forget USING ids;
 			RETURN;
