@@ -231,7 +231,7 @@ COMMENT ON FUNCTION sweep._found_by(record) IS 'an expression: whether a row mee
 
 -- ------------------------------------------------------------------ the statements of an UPDATE
 -- Another session, or a trigger, may give a row that was updated a value behind the cursor, such as the moment of the update. Its primary key it keeps.
--- One that is WITHOUT OVERLAPS is no order.
+-- A key WITHOUT OVERLAPS is no order.
 CREATE FUNCTION sweep._tells_done(index oid, columns text[]) RETURNS boolean
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$

@@ -175,7 +175,7 @@ DECLARE
 	find_rounded constant pg_catalog.text := texts ->> 'rounded';
 	find_kept constant pg_catalog.text := texts ->> 'kept';
 	remove constant pg_catalog.text := texts ->> 'remove';
-	insert constant pg_catalog.text := texts ->> 'insert';
+	insertion constant pg_catalog.text := texts ->> 'insert';
 	forget constant pg_catalog.text := texts ->> 'forget';
 BEGIN
 	FOR attempt IN 1 .. 5 LOOP
@@ -204,7 +204,7 @@ BEGIN
 				RAISE EXCEPTION 'row % of % cannot be removed', kept, target USING ERRCODE = 'triggered_data_change_violation', DETAIL = 'Where it is gone from the source, it would be there again after a switch.',
 					HINT = 'Look for a trigger BEFORE DELETE or a rule of the copy, and make it when the copy has taken the name; sweep.switch_copy can move triggers.';
 			END IF;
-			EXECUTE insert INTO kept USING ids;
+			EXECUTE insertion INTO kept USING ids;
 			IF kept IS NOT NULL THEN
 				RAISE EXCEPTION 'row % of % cannot be copied to %', kept, source, target USING ERRCODE = 'triggered_data_change_violation', DETAIL = 'It would be missing after a switch.',
 					HINT = 'Look for a trigger BEFORE INSERT of the copy. Drop the job, and create it anew with an empty target without that; sweep.switch_copy can move triggers.';

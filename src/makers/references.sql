@@ -240,7 +240,7 @@ BEGIN
 	FOR foreign_key IN SELECT * FROM sweep._referencing(relation, '', '') LOOP
 		IF NOT EXISTS (SELECT FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid JOIN pg_catalog.pg_am m ON m.oid = c.relam
 				WHERE i.indrelid = foreign_key.child AND i.indisvalid AND i.indisready AND i.indislive
-					-- That of a foreign key with PERIOD is looked through by what overlaps.
+					-- A foreign key with PERIOD looks for what overlaps, which an index of the kind that its key has serves.
 					AND (m.amname IN ('btree', 'hash') OR m.amname = 'gist' AND (SELECT pg_catalog.to_jsonb(c) -> 'conperiod' = 'true' FROM pg_catalog.pg_constraint c WHERE c.oid = foreign_key.fk))
 					AND (i.indpred IS NULL OR pg_catalog.pg_get_expr(i.indpred, i.indrelid) = pg_catalog.format('(%I IS NOT NULL)', foreign_key.columns[1]))
 					AND NOT EXISTS (SELECT FROM pg_catalog.unnest(foreign_key.columns) AS f (name) WHERE NOT EXISTS (
