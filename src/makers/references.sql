@@ -33,7 +33,7 @@ CREATE FUNCTION sweep._type_name(type oid, typmod int) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	RETURN (SELECT CASE WHEN e.typnamespace = 'pg_catalog'::pg_catalog.regnamespace AND pg_catalog.format_type(e.oid, NULL) = pg_catalog.quote_ident(e.typname) THEN 'pg_catalog.' ELSE '' END || f.name
+	RETURN (SELECT CASE WHEN e.typnamespace = 'pg_catalog'::pg_catalog.regnamespace AND pg_catalog.split_part(pg_catalog.split_part(f.name, '(', 1), '[', 1) = pg_catalog.quote_ident(e.typname) THEN 'pg_catalog.' ELSE '' END || f.name
 		FROM pg_catalog.pg_type t JOIN pg_catalog.pg_type e ON e.oid = CASE WHEN t.typcategory = 'A' AND t.typtype = 'b' AND t.typelem <> 0 THEN t.typelem ELSE t.oid END
 			CROSS JOIN LATERAL pg_catalog.format_type(t.oid, typmod) AS f (name) WHERE t.oid = type);
 END
