@@ -67,7 +67,7 @@ SELECT status, rows, error FROM sweep.runs WHERE run_id = :run_id;
 
 CREATE TABLE maker_app.days (day date, n int) PARTITION BY RANGE (day);
 CREATE TABLE maker_app.days_default PARTITION OF maker_app.days DEFAULT;
-INSERT INTO maker_app.days SELECT current_date + n, n FROM generate_series(-2, 2) AS n, generate_series(1, 10);
+INSERT INTO maker_app.days SELECT (now() AT TIME ZONE 'UTC')::date + n, n FROM generate_series(-2, 2) AS n, generate_series(1, 10);
 SELECT sweep.create_partitions('maker_app.days', '1 day', ahead => 2, schedule => NULL, settings => maker_app.shadowed(), paused => true, name => 'shadowed');
 CALL sweep.run('shadowed');
 SELECT count(*) FROM maker_app.days_default;
