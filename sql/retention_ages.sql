@@ -54,6 +54,17 @@ CALL sweep.run('ages 2');
 SELECT id FROM ages.session ORDER BY id;
 SELECT sweep.create_retention('ages.session', 'expires_at', '-1 s', name => 'ages 3');
 
+-- a column whose name is in quotes, as messages show it, in parentheses or with its table
+CREATE TABLE ages.quoted (id int PRIMARY KEY, "At" timestamptz NOT NULL);
+SELECT sweep.create_retention('ages.quoted', '"At"', '1 day', name => 'ages 3');
+CREATE INDEX ON ages.quoted (("At"));
+INSERT INTO ages.quoted VALUES (1, '2026-01-01Z'), (2, 'infinity');
+SELECT sweep.create_retention('ages.quoted', age, '1 day', name => 'ages 3', schedule => NULL, replace => true) FROM unnest('{"(\"At\")", "quoted.\"At\"", "\"At\""}'::text[]) AS age;
+SELECT args ->> 'age_column' AS age FROM sweep.job WHERE name = 'ages 3';
+CALL sweep.run('ages 3');
+SELECT id FROM ages.quoted;
+SELECT sweep.create_retention('ages.quoted', 'quoted', '1 day', name => 'ages 4', replace => true);
+
 -- a second column of the index, partitions, and names that only the settings of the job know
 CREATE TABLE ages.part (id int NOT NULL, at timestamp NOT NULL, "Plus days" int NOT NULL) PARTITION BY HASH (id);
 CREATE TABLE ages.part_0 PARTITION OF ages.part FOR VALUES WITH (MODULUS 2, REMAINDER 0);

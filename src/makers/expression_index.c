@@ -3,7 +3,7 @@
  *		The index that begins with an expression of a user.
  *
  * Called by SQL when a retention goes by an expression, for its job and at the start of each run. Two texts mean the same when PostgreSQL makes
- * the same expression of them, as its planner does when it looks for an index.
+ * the same expression of them, as its planner does when it looks for an index. The name of a column is one, too, in quotes for example.
  */
 #include "postgres.h"
 
@@ -74,7 +74,11 @@ static bool
 begins_with(Oid oid, const Node *expression)
 {
 	Relation	index = index_open(oid, AccessShareLock);
-	bool		begins = index->rd_index->indisvalid && index->rd_index->indkey.values[0] == 0 && equal(linitial(RelationGetIndexExpressions(index)), expression);
+	AttrNumber	column = index->rd_index->indkey.values[0];
+	bool		begins = column == 0 ? equal(linitial(RelationGetIndexExpressions(index)), expression) :
+		IsA(expression, Var) && ((const Var *) expression)->varattno == column;
+
+	begins = begins && index->rd_index->indisvalid;
 
 	index_close(index, NoLock);
 	return begins;
