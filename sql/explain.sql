@@ -26,8 +26,8 @@ CREATE FUNCTION explain.fill(word text, nth int) RETURNS void LANGUAGE sql AS $$
 	INSERT INTO sweep.run_history (run_id, job, run_as, trigger, due_at, started_at, finished_at, status, stop_reason, detail, sqlstate, error, rows, bucket, shares_left)
 		SELECT n, 'explain ' || word, 'regress_sweep_' || word, 'manual', now(), now(), now(), 'failed', 'error', jsonb_build_object('of', word), 'P000' || nth, 'card of ' || word || n % 3, n, n, n
 		FROM generate_series(nth * 10000, nth * 10000 + 999) AS n;
-	INSERT INTO sweep.quarantined_item (job, item, sqlstate, message, attempts, next_try)
-		SELECT 'explain ' || word, to_jsonb(n), 'P000' || nth, 'card of ' || word || n % 3, nth, now() + n * interval '1 min' FROM generate_series(nth * 1000, nth * 1000 + 400) AS n;
+	INSERT INTO sweep.quarantined_item (job, item, item_hash, sqlstate, message, attempts, next_try)
+		SELECT 'explain ' || word, to_jsonb(n), md5(n::text), 'P000' || nth, 'card of ' || word || n % 3, nth, now() + n * interval '1 min' FROM generate_series(nth * 1000, nth * 1000 + 400) AS n;
 $$;
 SET check_function_bodies = off;
 SELECT explain.fill('alice', 1), explain.fill('mallory', 2);

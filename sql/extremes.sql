@@ -61,7 +61,7 @@ UPDATE sweep.job_definition SET schedule = '@yearly', timezone = '', max_rows = 
 	WHERE name = 'extremes';
 UPDATE sweep.job_state SET next_due = 'infinity', next_start = '-infinity', paused_at = 'infinity', drained_rows = -1 WHERE job = 'extremes';
 INSERT INTO sweep.bucket (job, bucket, state, run_id, pid, since) VALUES ('extremes', 2147483647, 'occupied', 9223372036854775807, -1, '-infinity');
-INSERT INTO sweep.quarantined_item (job, item, sqlstate, message, attempts, first_at, last_at, next_try) VALUES ('extremes', '9e131071', '', '', 2147483647, '-infinity', 'infinity', 'infinity');
+INSERT INTO sweep.quarantined_item (job, item, item_hash, sqlstate, message, attempts, first_at, last_at, next_try) VALUES ('extremes', '9e131071', '', '', '', 2147483647, '-infinity', 'infinity', 'infinity');
 SELECT name, next_run, left(state, 30) AS state FROM sweep.jobs WHERE name LIKE 'extremes%' ORDER BY name;
 SELECT max_rows, jitter FROM sweep.job WHERE name = 'extremes';
 SELECT bucket, holder, since FROM sweep.buckets WHERE job = 'extremes';

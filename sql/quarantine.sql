@@ -188,8 +188,8 @@ SELECT sweep.drop_job('quarantine large');
 -- an item that is no longer picked is forgotten, with the age at which runs are
 UPDATE sweep.quarantined_item SET next_try = clock_timestamp() - current_setting('pg_sweep.history_max_age')::interval - interval '1 min'
 	WHERE job = 'quarantine';
-INSERT INTO sweep.quarantined_item (job, item, sqlstate, message, next_try)
-	VALUES ('quarantine', '{"id": 9}', 'P0001', 'kept', clock_timestamp() - current_setting('pg_sweep.history_max_age')::interval + interval '1 h');
+INSERT INTO sweep.quarantined_item (job, item, item_hash, sqlstate, message, next_try)
+	VALUES ('quarantine', '{"id": 9}', md5('{"id": 9}'), 'P0001', 'kept', clock_timestamp() - current_setting('pg_sweep.history_max_age')::interval + interval '1 h');
 -- (the scheduler may be at it)
 DO $$
 BEGIN

@@ -82,8 +82,10 @@ SELECT name FROM relation WHERE relkind = 'r' AND relname NOT IN ('run_live', 'r
 SELECT r.name FROM relation r JOIN pg_depend d ON d.classid = 'pg_class'::regclass AND d.objid = r.oid AND d.deptype IN ('a', 'i') AND d.refobjsubid > 0
 	WHERE r.relkind = 'S' AND d.refobjid IN (SELECT oid FROM dumped)
 	AND r.oid NOT IN (SELECT oid FROM dumped);
--- each table has a primary key, by which logical replication finds its rows: no extension can keep FOR ALL TABLES from publishing them
-SELECT name FROM relation r WHERE relkind IN ('r', 'p') AND NOT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = r.oid AND i.indisprimary);
+-- each table has a primary key, by which logical replication finds its rows: no extension can keep FOR ALL TABLES from publishing them; since
+-- version 18 no row can be deleted by a key with a generated column
+SELECT name FROM relation r WHERE relkind IN ('r', 'p') AND NOT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = r.oid AND i.indisprimary
+	AND NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = r.oid AND a.attnum = ANY (i.indkey) AND a.attgenerated <> ''));
 -- of the runs those of jobs that keep their cursor, of the buckets those that are ranges
 SELECT c.oid::regclass FROM pg_class c WHERE c.oid IN (SELECT oid FROM dumped)
 	AND c.relname IN ('run_live', 'run_history', 'bucket', 'artifact_list', 'artifact_position') ORDER BY c.relname;

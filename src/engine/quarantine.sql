@@ -2,10 +2,11 @@
 -- Items that neither the step nor the rescue function of their job could handle. They are left alone
 -- until their next try, ever later, so that they hold up nothing else.
 --
+-- The hash is not a generated column: since version 18 no row of a table that is published can be deleted by a key with such a column.
 CREATE TABLE sweep.quarantined_item (
 	job       text NOT NULL,
 	item      jsonb NOT NULL,
-	item_hash text NOT NULL GENERATED ALWAYS AS (pg_catalog.md5(item::pg_catalog.text)) STORED,
+	item_hash text NOT NULL,
 	sqlstate  text NOT NULL,
 	message   text NOT NULL,
 	attempts  int NOT NULL DEFAULT 1,
@@ -17,7 +18,7 @@ CREATE TABLE sweep.quarantined_item (
 COMMENT ON TABLE sweep.quarantined_item IS 'items that failed, with their errors and when they are tried again';
 COMMENT ON COLUMN sweep.quarantined_item.job IS 'name of the job';
 COMMENT ON COLUMN sweep.quarantined_item.item IS 'the item, as its pick function returned it';
-COMMENT ON COLUMN sweep.quarantined_item.item_hash IS 'the item in a size that an index takes';
+COMMENT ON COLUMN sweep.quarantined_item.item_hash IS 'MD5 of the item: it is of a size that an index takes';
 COMMENT ON COLUMN sweep.quarantined_item.sqlstate IS 'code of its last error';
 COMMENT ON COLUMN sweep.quarantined_item.message IS 'its last error, with detail, hint and context';
 COMMENT ON COLUMN sweep.quarantined_item.attempts IS 'how many runs it has failed in';
@@ -31,8 +32,8 @@ CREATE FUNCTION sweep._quarantine(job text, role oid, item jsonb, sqlstate text,
 AS $$
 	-- A run may still be in progress when its job is dropped and another role creates one of that name,
 	-- which must not get to see the items; or its role is renamed meanwhile.
-	INSERT INTO sweep.quarantined_item AS q (job, item, sqlstate, message, first_at, last_at, next_try)
-		SELECT job, item, sqlstate, message, moment.now, moment.now, moment.now + interval '10 min'
+	INSERT INTO sweep.quarantined_item AS q (job, item, item_hash, sqlstate, message, first_at, last_at, next_try)
+		SELECT job, item, pg_catalog.md5(item::pg_catalog.text), sqlstate, message, moment.now, moment.now, moment.now + interval '10 min'
 			FROM (SELECT pg_catalog.clock_timestamp() AS now OFFSET 0) AS moment
 			WHERE EXISTS (SELECT FROM sweep.job_definition j WHERE j.name = _quarantine.job AND sweep._role_oid(j.run_as) = _quarantine.role)
 		ON CONFLICT ON CONSTRAINT quarantined_item_pkey DO UPDATE SET sqlstate = excluded.sqlstate, message = excluded.message,
