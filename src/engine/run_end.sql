@@ -13,6 +13,17 @@ AS $$
 $$;
 COMMENT ON FUNCTION sweep._retry(bigint) IS 'queues the next attempt of a run that failed or was lost, with the backoff of Sidekiq';
 
+-- A run that a subscription has brought is ended by the database that it comes from: a row that was moved to the history here would be in
+-- the way of the row that is moved there, and end the replication.
+CREATE FUNCTION sweep._is_subscriber() RETURNS boolean
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN EXISTS (SELECT FROM pg_catalog.pg_subscription_rel s WHERE s.srrelid = 'sweep.run_live'::pg_catalog.regclass);
+END
+$$;
+COMMENT ON FUNCTION sweep._is_subscriber() IS 'whether a subscription brings runs of another database';
+
 CREATE FUNCTION sweep._cancel_orphans(due timestamptz) RETURNS bigint
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
 AS $$
@@ -21,7 +32,7 @@ DECLARE
 BEGIN
 	-- PL/pgSQL and not SQL, because it is called in each tick: an SQL function would be planned each time.
 	WITH orphan AS (SELECT o.run_id FROM sweep.run_live o WHERE o.status = 'waiting' AND o.pid IS NULL AND o.due_at <= due
-			AND NOT EXISTS (SELECT FROM sweep.job_definition j WHERE j.name = o.job AND j.run_as = o.run_as) FOR UPDATE OF o SKIP LOCKED)
+			AND NOT EXISTS (SELECT FROM sweep.job_definition j WHERE j.name = o.job AND j.run_as = o.run_as) AND NOT sweep._is_subscriber() FOR UPDATE OF o SKIP LOCKED)
 	UPDATE sweep.run_live AS r SET status = 'cancelled', stop_reason = 'cancelled', finished_at = pg_catalog.clock_timestamp(), pid = coalesce(r.pid, pg_catalog.pg_backend_pid())
 		FROM orphan WHERE r.run_id = orphan.run_id;
 	GET DIAGNOSTICS counted = ROW_COUNT;
@@ -46,7 +57,7 @@ BEGIN
 				FROM sweep.job_definition j LEFT JOIN sweep.job_state s ON s.job = j.name WHERE j.name = r.job) THEN 'cancelled' ELSE 'lost' END AS outcome
 			FROM sweep.run_live r WHERE r.pid IS NOT NULL AND r.status IN ('waiting', 'running') AND NOT sweep._run_is_alive(r.run_id)
 			ORDER BY r.job, r.run_id FOR UPDATE OF r SKIP LOCKED LOOP
-		CONTINUE WHEN NOT sweep._may_end(gone.run_id);
+		CONTINUE WHEN NOT sweep._may_end(gone.run_id) OR gone.outcome = 'cancelled' AND sweep._is_subscriber();
 		-- The effect of such a job is not committed with the record of its run.
 		again := CASE WHEN gone.status = 'running' AND EXISTS (SELECT FROM sweep.job_definition j WHERE j.name = gone.job AND j.sql IS NOT NULL)
 			THEN 'All of its statements may have been executed; the next run begins with the first one.' END;
@@ -142,7 +153,8 @@ BEGIN
 		UNION ALL
 		SELECT n.job, n.run_id FROM step s CROSS JOIN LATERAL (SELECT r.job, r.run_id FROM sweep.run_live r
 			WHERE r.pid IS NOT NULL AND r.finished_at IS NOT NULL AND r.job > s.job ORDER BY r.job, r.run_id LIMIT 1) AS n)
-	SELECT pg_catalog.array_agg(s.job ORDER BY s.run_id) INTO ended FROM step s;
+	SELECT pg_catalog.array_agg(s.job ORDER BY s.run_id) INTO ended FROM step s
+		WHERE EXISTS (SELECT FROM sweep.job_state h WHERE h.job = s.job AND sweep._is_home(h.system_identifier, h.database)) OR NOT sweep._is_subscriber();
 	-- A session that is changing a job has locked its state and may wait for the scheduler. The runs of that job are left to the
 	-- next call.
 	SELECT pg_catalog.array_agg(e.job ORDER BY e.n) INTO free FROM pg_catalog.unnest(ended) WITH ORDINALITY AS e (job, n)

@@ -405,10 +405,10 @@ CREATE FUNCTION sweep._resume_all(caller oid) RETURNS void
 AS $$
 BEGIN
 	PERFORM sweep._check_operator(caller);
-	-- These runs were queued in the database that this one is a copy of. They are done there.
+	-- These runs were queued, or in progress, in the database that this one is a copy of. They are done there.
 	UPDATE sweep.run_live AS r SET status = 'cancelled', stop_reason = 'cancelled', finished_at = pg_catalog.clock_timestamp(), pid = coalesce(r.pid, pg_catalog.pg_backend_pid())
 		FROM sweep.job_state s WHERE s.job = r.job AND NOT sweep._is_home(s.system_identifier, s.database)
-			AND r.status = 'waiting' AND r.pid IS NULL;
+			AND (r.status = 'waiting' AND r.pid IS NULL OR r.status IN ('waiting', 'running') AND NOT sweep._run_is_alive(r.run_id));
 	PERFORM sweep._set_sequences(), sweep._adopt_cursors();
 	-- A restore that disables triggers has written rows that no process knows of. This statement fires the one that tells all.
 	DELETE FROM sweep.queue_message m WHERE false;

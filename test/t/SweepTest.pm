@@ -447,7 +447,7 @@ sub tick
 		BEGIN
 			FOR i IN 1..2 LOOP
 				INSERT INTO sweep.run_live (run_id, job, trigger, due_at, finished_at, pid, status, stop_reason) OVERRIDING SYSTEM VALUE
-					VALUES (-i, '', 'manual', began, began, 0, 'skipped', 'skipped');
+					VALUES (-i, '} . ($option{job} // '') . q{', 'manual', began, began, 0, 'skipped', 'skipped');
 				PERFORM sweep._wake();
 				COMMIT;
 				WHILE EXISTS (SELECT FROM sweep.run_live WHERE run_id = -i) LOOP

@@ -27,6 +27,19 @@ $old->safe_psql('app', q{CREATE TABLE public.done (at timestamptz NOT NULL);
 $old->safe_psql('app', q{SELECT count(sweep.ack(lease)) FROM (SELECT DISTINCT lease FROM sweep.claim('kept', 5)) AS c});
 my $run = $old->safe_psql('app', q{SELECT sweep.start('count')});
 soon($old, "SELECT status FROM sweep.runs WHERE run_id = $run", 'succeeded', 'a run on the old server', 'app');
+# An item in quarantine.
+$old->safe_psql('app', q{
+	CREATE FUNCTION public.pick(b sweep.batch) RETURNS SETOF jsonb LANGUAGE sql AS $$ SELECT '1'::jsonb WHERE b.cursor IS NULL $$;
+	CREATE FUNCTION public.refuse(b sweep.batch) RETURNS sweep.progress LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no'; END $$;
+	SELECT sweep.create_job('items', step => 'public.refuse', pick => 'public.pick')});
+$old->safe_psql('app', q{CALL sweep.run('items')});
+# Runs that are in progress when the tables are copied.
+$old->safe_psql('app', q{
+	SELECT sweep.create_job('long', sql => 'SELECT pg_advisory_xact_lock(51, 1); SELECT 1/0', max_attempts => 3, on_failure => '{"told": "0"}'),
+		sweep.create_job('told', sql => 'SELECT 1'), sweep.create_job('cut', sql => 'SELECT pg_advisory_xact_lock(51, 2)', max_attempts => 3)});
+my ($gate, $cut) = map { my $s = session($old, database => 'app'); $s->query_safe("SELECT pg_advisory_lock(51, $_)"); $s } 1 .. 2;
+my ($long, $unfinished) = map { $old->safe_psql('app', "SELECT sweep.start('$_')") } qw(long cut);
+soon($old, 'SELECT count(*) FROM pg_locks WHERE NOT granted AND classid = 51', 2, 'two runs are in progress', 'app');
 $old->safe_psql('app', 'CREATE PUBLICATION everything FOR ALL TABLES');
 is($old->safe_psql('app', q{SELECT count(*) > 0 FROM pg_publication_tables WHERE pubname = 'everything' AND schemaname = 'sweep'}), 't',
 	'FOR ALL TABLES publishes the tables of the extension');
@@ -36,6 +49,15 @@ $new->safe_psql('app', 'CREATE TABLE public.done (at timestamptz NOT NULL)');
 my $connection = 'dbname=app host=' . $old->host . ' port=' . $old->port;
 $new->safe_psql('app', "CREATE SUBSCRIPTION cutover CONNECTION '$connection' PUBLICATION everything");
 soon($new, q{SELECT count(*) FROM pg_subscription_rel WHERE srsubstate <> 'r'}, 0, 'all tables are copied', 'app');
+$new->safe_psql('app', q{SELECT sweep.create_job('here', sql => 'SELECT 1')});
+tick($new, database => 'app', job => 'here');
+is($new->safe_psql('app', "SELECT string_agg(status, ' ') FROM sweep.run_live WHERE run_id IN ($long, $unfinished)"), 'running running', 'a scheduler of the subscriber leaves runs of the other database alone');
+is($new->safe_psql('app', 'SELECT count(*) FROM sweep.quarantined_item WHERE next_try > now()'), 1, 'an item is in quarantine');
+$old->safe_psql('app', q{SELECT sweep.release_quarantine('items')});
+soon($new, 'SELECT count(*) FROM sweep.quarantined_item WHERE next_try <= now()', 1, 'and is released with that of the other database', 'app');
+$gate->query_safe('SELECT pg_advisory_unlock(51, 1)');
+soon($old, "SELECT status FROM sweep.run_history WHERE run_id = $long", 'failed', 'one ends there', 'app');
+soon($new, "SELECT status FROM sweep.run_history WHERE run_id = $long", 'failed', 'and so it does here', 'app');
 # A session that knows the queues as they are now, and that nothing waits in some of them.
 my $early = $new->background_psql('app', on_error_stop => 0);
 is($new->safe_psql('app', q{SELECT queue, depth, dead FROM sweep.queues ORDER BY queue}), "again|0|0\nempty|0|0\nkept|0|0\nmail|50|0", 'the queues are counted');
@@ -57,6 +79,8 @@ $new->safe_psql('app', 'DROP SUBSCRIPTION cutover');
 isnt($new->safe_psql('app', q{SELECT count(*) FROM sweep._used_numbers() AS u WHERE u.used > coalesce(pg_sequence_last_value(u.sequence::regclass), 0)}), 0,
 	'the sequences are behind the rows');
 $new->safe_psql('app', 'SELECT sweep.resume_all()');
+soon($new, "SELECT status FROM sweep.run_history WHERE run_id = $unfinished", 'cancelled', 'what is still in progress there is cancelled here, and neither lost nor tried again', 'app');
+is($new->safe_psql('app', q{SELECT count(*) FROM sweep.runs WHERE job = 'cut'}), 1, 'once');
 is($new->safe_psql('app', q{SELECT count(*) FROM sweep._used_numbers() AS u WHERE u.used > coalesce(pg_sequence_last_value(u.sequence::regclass), 0)}), 0,
 	'resume_all sets them right');
 is($new->safe_psql('app', q{SELECT sweep.send('mail', '"new"') > max(message_id) FROM sweep.messages('mail', max => NULL)}), 't', 'a message that is sent comes last');
@@ -67,5 +91,6 @@ is($new->safe_psql('app', q{SELECT count(*), sum(sweep.ack(lease, ARRAY[message_
 is($early->query(q{SELECT count(*) FROM sweep.claim('empty', 10)}), 2, 'also those of a queue in which the session had found none');
 is($early->query(q{SELECT count(sweep.send('again', '1')); SELECT depth FROM sweep.queues WHERE queue = 'again'}), "1\n1", 'it sends to the queue that has come in place of another one');
 $early->quit;
+forget_session($_) for $gate, $cut;
 $_->stop foreach $new, $old;
 done_testing();
