@@ -67,7 +67,7 @@ debian_suite_with()
 {
 	test -n "$(debian_mirror)" || { sweep_say "apt here knows no Debian mirror; set MIRROR"; return 1; }
 	lists=$sweep_top/tmp_cache/debian-lists
-	mkdir -p "$lists/partial"
+	mkdir -p "$lists/partial" "$debian_root"
 	for suite in $debian_suites
 	do
 		echo "deb $(debian_mirror) $suite main"
