@@ -79,7 +79,7 @@ sweep_caller_dispatch(PG_FUNCTION_ARGS)
 	sweep_door_enter_engine(&door, call.implementation->owner);
 	call.caller = door.user;
 	sweep_txn_hide_context(call_implementation, &call);
-	sweep_door_leave_engine(&door);
+	sweep_door_leave(&door);
 	if (outer_path != NULL)
 		keep_path(outer_path);
 	return call.result;

@@ -17,8 +17,6 @@
 /* Kept for the life of the process, so that an error leaks no plan. */
 static SweepPlan *read_entries = NULL;
 
-static void entries_work(void *arg);
-
 PG_FUNCTION_INFO_V1(sweep_pg_cron_entries);
 PG_FUNCTION_INFO_V1(sweep_pg_cron_statements);
 
@@ -27,22 +25,19 @@ Datum
 sweep_pg_cron_entries(PG_FUNCTION_ARGS)
 {
 	MemoryContext context = CurrentMemoryContext;
+	SweepDoor	door;
 	Jsonb	   *entries;
 
 	sweep_sql_begin_call();
-	sweep_door_visit_user(PG_GETARG_OID(0), entries_work, NULL);
-	entries = sweep_sql_jsonb(1, context);
-	sweep_sql_end_call();
-	PG_RETURN_JSONB_P(entries);
-}
-
-static void
-entries_work(void *arg)
-{
+	sweep_door_enter_user(&door, PG_GETARG_OID(0));
 	if (read_entries == NULL)
 		read_entries = sweep_sql_prepare("SELECT coalesce(pg_catalog.jsonb_agg(pg_catalog.to_jsonb(j) ORDER BY j.jobid), '[]') FROM cron.job AS j",
 										 0, NULL, PLANNED_AS_CHOSEN);
 	(void) sweep_sql_execute_plan(read_entries, NULL, NULL);
+	sweep_door_leave(&door);
+	entries = sweep_sql_jsonb(1, context);
+	sweep_sql_end_call();
+	PG_RETURN_JSONB_P(entries);
 }
 
 /* SQL: sweep._count_statements(sql text) RETURNS int */

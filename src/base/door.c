@@ -88,39 +88,25 @@ static void pin_formats(void);
 static void pin(const char *name, const char *value);
 
 void
-sweep_door_visit_user(Oid role, void (*work) (void *arg), void *arg)
+sweep_door_enter_user(SweepDoor *door, Oid role)
 {
-	SweepDoor	door;
-	ErrorContextCallback *caller = error_context_stack;
-	ErrorContextCallback callback = {NULL, mark_context, CurrentMemoryContext};
-
+	enter(door, role, SECURITY_LOCAL_USERID_CHANGE | SECURITY_RESTRICTED_OPERATION);
 	/* Errors of the user's code have its own lines, and none of its caller. */
-	error_context_stack = &callback;
-	enter(&door, role, SECURITY_LOCAL_USERID_CHANGE | SECURITY_RESTRICTED_OPERATION);
-	work(arg);
-	sweep_door_leave_engine(&door);
-	error_context_stack = caller;
+	door->callback = (ErrorContextCallback) {NULL, mark_context, CurrentMemoryContext};
+	error_context_stack = &door->callback;
 }
 
 void
-sweep_door_visit_owner(Oid owner, void (*work) (void *arg), void *arg)
+sweep_door_enter_owner(SweepDoor *door, Oid owner)
 {
-	SweepDoor	door;
-
-	enter(&door, owner, SECURITY_LOCAL_USERID_CHANGE | SECURITY_RESTRICTED_OPERATION | SECURITY_NOFORCE_RLS);
+	enter(door, owner, SECURITY_LOCAL_USERID_CHANGE | SECURITY_RESTRICTED_OPERATION | SECURITY_NOFORCE_RLS);
 	pin("search_path", SAFE_PATH);
-	work(arg);
-	sweep_door_leave_engine(&door);
 }
 
 void
-sweep_door_cascade(Oid owner, void (*work) (void *arg), void *arg)
+sweep_door_enter_cascade(SweepDoor *door, Oid owner)
 {
-	SweepDoor	door;
-
-	enter(&door, owner, SECURITY_LOCAL_USERID_CHANGE | SECURITY_NOFORCE_RLS);
-	work(arg);
-	sweep_door_leave_engine(&door);
+	enter(door, owner, SECURITY_LOCAL_USERID_CHANGE | SECURITY_NOFORCE_RLS);
 }
 
 /* The mark is cut from errors alone, so a notice or a warning gets none. */
@@ -166,7 +152,7 @@ sweep_door_enter_engine(SweepDoor *door, Oid owner)
 }
 
 void
-sweep_door_leave_engine(SweepDoor *door)
+sweep_door_leave(SweepDoor *door)
 {
 	Oid			user;
 	int			security_context;
@@ -179,12 +165,14 @@ sweep_door_leave_engine(SweepDoor *door)
 	if (strcmp(namespace_search_path, door->search_path) != 0)
 		elog(ERROR, "search_path has changed from \"%s\" to \"%s\"", door->search_path, namespace_search_path);
 	pfree(door->search_path);
+	error_context_stack = door->outer;
 }
 
 static void
 enter(SweepDoor *door, Oid role, int flags)
 {
 	GetUserIdAndSecContext(&door->user, &door->security_context);
+	door->outer = error_context_stack;
 	door->inside = role;
 	door->inside_context = door->security_context | flags;
 	door->search_path = pstrdup(namespace_search_path);

@@ -18,35 +18,36 @@ typedef struct SweepDoor
 	int			inside_context;
 	int			nest_level;		/* of settings; 0 = none was opened */
 	char	   *search_path;	/* NULL unless it is compared at the end */
+	ErrorContextCallback *outer;	/* the context of errors before */
+	ErrorContextCallback callback;	/* that of code of a user */
 } SweepDoor;
 
-/*
- * Does work in which code of a user is executed while code of the engine waits for it: as that role, in a
- * security-restricted operation. Whatever it has set is undone. Raises what the work raises.
- */
-extern void sweep_door_visit_user(Oid role, void (*work) (void *arg), void *arg);
+/* After each of the four functions below: undoes whatever was set since. An error in between undoes it by itself. */
+extern void sweep_door_leave(SweepDoor *door);
+
+/* Into work in which code of a user is executed while code of the engine waits for it: as that role, in a security-restricted operation. */
+extern void sweep_door_enter_user(SweepDoor *door, Oid role);
 
 /*
- * The same around a statement of the engine about a table of another owner than the role of the job: as that owner, as PostgreSQL
+ * The same for a statement of the engine about a table of another owner than the role of the job: as that owner, as PostgreSQL
  * asks the table for a foreign key, without row security; names are looked up in pg_catalog alone.
  */
-extern void sweep_door_visit_owner(Oid owner, void (*work) (void *arg), void *arg);
+extern void sweep_door_enter_owner(SweepDoor *door, Oid owner);
 
 /*
- * Around a statement that changes such a table, as that owner, as a cascade of PostgreSQL changes it: its triggers may do what they may do
+ * For a statement that changes such a table, as that owner, as a cascade of PostgreSQL changes it: its triggers may do what they may do
  * there, and find the settings of the session. The statement is planned before, and all its names are qualified.
  */
-extern void sweep_door_cascade(Oid owner, void (*work) (void *arg), void *arg);
+extern void sweep_door_enter_cascade(SweepDoor *door, Oid owner);
 
 /* Raises a caught error without the lines of CONTEXT that tell of the engine; an internal error keeps all lines. */
 extern void sweep_door_raise_for_user(ErrorData *error);
 
 /*
- * Around code of the engine that a session has called: as the owner of the extension, under settings that
- * do not change the meaning of its statements. Whatever it has set is undone at the end.
+ * For code of the engine that a session has called: as the owner of the extension, under settings that
+ * do not change the meaning of its statements.
  */
 extern void sweep_door_enter_engine(SweepDoor *door, Oid owner);
-extern void sweep_door_leave_engine(SweepDoor *door);
 
 /*
  * The same around a single constant statement, which calls no code of users and is executed in every batch:

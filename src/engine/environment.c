@@ -20,18 +20,9 @@
 #include "base/door.h"
 #include "engine/environment.h"
 
-/* A setting to check. */
-typedef struct Check
-{
-	Oid			role;
-	const char *name;
-	const char *value;
-} Check;
-
 static void set_all(SweepRun *run, GucAction action);
 static const char *text_of(const JsonbValue *value);
 static GucContext context_of(Oid role);
-static void check_work(void *arg);
 
 PG_FUNCTION_INFO_V1(sweep_environment_check);
 
@@ -103,16 +94,13 @@ context_of(Oid role)
 Datum
 sweep_environment_check(PG_FUNCTION_ARGS)
 {
-	Check		check = {PG_GETARG_OID(0), text_to_cstring(PG_GETARG_TEXT_PP(1)), text_to_cstring(PG_GETARG_TEXT_PP(2))};
+	Oid			role = PG_GETARG_OID(0);
+	char	   *name = text_to_cstring(PG_GETARG_TEXT_PP(1));
+	char	   *value = text_to_cstring(PG_GETARG_TEXT_PP(2));
+	SweepDoor	door;
 
-	sweep_door_visit_user(check.role, check_work, &check);
+	sweep_door_enter_user(&door, role);
+	(void) set_config_option(name, value, context_of(role), PGC_S_SESSION, GUC_ACTION_SAVE, false, 0, false);
+	sweep_door_leave(&door);
 	PG_RETURN_VOID();
-}
-
-static void
-check_work(void *arg)
-{
-	const Check *check = arg;
-
-	(void) set_config_option(check->name, check->value, context_of(check->role), PGC_S_SESSION, GUC_ACTION_SAVE, false, 0, false);
 }

@@ -51,7 +51,6 @@ typedef struct Question
 static void refuse(const char *source);
 static void ask_work(void *arg);
 static void interrupt(void);
-static void restricted_work(void *arg);
 static void answer_work(void *arg);
 static double number_of(Oid type, Datum value);
 static bool is_number(Oid type);
@@ -144,7 +143,7 @@ ask_work(void *arg)
 	MemoryContext old = MemoryContextSwitchTo(question->run->batch_context);
 
 	sweep_timer_arm(SWEEP_TIMER_LIMIT, (int64) question->limit_ms * 1000, interrupt);
-	question->error = sweep_txn_savepoint(restricted_work, question, false);
+	question->error = sweep_txn_savepoint(answer_work, question, false);
 	question->timed_out = sweep_timer_disarm(SWEEP_TIMER_LIMIT);
 	/* It would otherwise take effect later. Other requests to stop are in the slot of the run. */
 	if (question->timed_out)
@@ -159,14 +158,6 @@ interrupt(void)
 	kill(MyProcPid, SIGINT);
 }
 
-static void
-restricted_work(void *arg)
-{
-	Question   *question = arg;
-
-	sweep_door_visit_user(question->run->run_as, answer_work, question);
-}
-
 /* Code of the job cannot make the subtransaction read-write again. */
 static void
 answer_work(void *arg)
@@ -174,8 +165,10 @@ answer_work(void *arg)
 	Question   *question = arg;
 	SweepRun   *run = question->run;
 	SweepBatch	batch = sweep_batch_request(run);
+	SweepDoor	door;
 	uint64		count;
 
+	sweep_door_enter_user(&door, run->run_as);
 	(void) set_config_option("transaction_read_only", "on", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
 	/* The estimate is that of the whole job, whichever share asks. */
 	batch.buckets = 0;
@@ -189,6 +182,7 @@ answer_work(void *arg)
 		question->refused = "it returned something else than a number";
 	else
 		question->rows = number_of(sweep_sql_type(1), sweep_sql_copy(1, CurrentMemoryContext));
+	sweep_door_leave(&door);
 }
 
 /* By its text, which is the same for all types of numbers. */

@@ -19,26 +19,8 @@
 #include "utils/guc.h"
 
 #include "base/compat_query.h"
-#include "base/door.h"
 #include "base/extension.h"
 #include "job/job_statement.h"
-
-/* A statement of a job that is to be analysed. */
-typedef struct Analysis
-{
-	const char *source;
-	RawStmt    *raw;
-	bool		has_size;		/* $1 is the batch size and $2 the batch; else the batch is $1 */
-	Query	   *query;
-} Analysis;
-
-/* Work that is done as in a run. */
-typedef struct Visit
-{
-	Jsonb	   *settings;		/* texts */
-	void		(*work) (void *arg);
-	void	   *arg;
-} Visit;
 
 /* The place of a text of a user within the parsed text. */
 typedef struct Place
@@ -55,8 +37,6 @@ static void follow_block(const RawStmt *statement, const RawStmt **block);
 static int	place_of(const char *source, const RawStmt *statement);
 static bool changes_rows(const Node *statement);
 static bool uses_batch_size(Node *node, void *context);
-static void visit_work(void *arg);
-static void analyse_work(void *arg);
 static void place_error(void *arg);
 
 PG_FUNCTION_INFO_V1(sweep_definition_check_sql);
@@ -251,23 +231,15 @@ sweep_job_statement_has_parameter(Node *node, void *context)
  * one, and are called from within a function of the owner of the extension, which goes on afterwards: see door.c.
  */
 void
-sweep_job_statement_visit(Oid role, Jsonb *settings, void (*work) (void *arg), void *arg)
+sweep_job_statement_enter(SweepDoor *door, Oid role, Jsonb *settings)
 {
-	Visit		visit = {settings, work, arg};
-
-	sweep_extension_require(sweep_extension_lock());
-	sweep_door_visit_user(role, visit_work, &visit);
-}
-
-static void
-visit_work(void *arg)
-{
-	const Visit *visit = arg;
-	JsonbIterator *iterator = JsonbIteratorInit(&visit->settings->root);
+	JsonbIterator *iterator = JsonbIteratorInit(&settings->root);
 	JsonbIteratorToken token;
 	JsonbValue	key;
 	JsonbValue	value;
 
+	sweep_extension_require(sweep_extension_lock());
+	sweep_door_enter_user(door, role);
 	while ((token = JsonbIteratorNext(&iterator, &key, true)) != WJB_DONE)
 	{
 		char	   *name;
@@ -283,32 +255,28 @@ visit_work(void *arg)
 			text = psprintf("%s%spg_temp", text, text[0] != '\0' ? ", " : "");
 		(void) set_config_option(name, text, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
 	}
-	visit->work(visit->arg);
 }
 
 Query *
 sweep_job_statement_analyse(Oid role, const char *source, Jsonb *settings, RawStmt *raw, bool has_size)
 {
-	Analysis	analysis = {source, raw, has_size, NULL};
+	ErrorContextCallback callback = {NULL, place_error, &(Place) {source, 0}};
+	SweepDoor	door;
+	Oid			types[2];
+	int			first = has_size ? 0 : 1;
+	Query	   *query;
 
-	sweep_job_statement_visit(role, settings, analyse_work, &analysis);
-	return analysis.query;
-}
-
-static void
-analyse_work(void *arg)
-{
-	Analysis   *analysis = arg;
-	Oid			types[2] = {INT4OID, sweep_extension()->batch_type};
-	int			first = analysis->has_size ? 0 : 1;
-	ErrorContextCallback callback = {error_context_stack, place_error, &(Place) {analysis->source, 0}};
-
+	sweep_job_statement_enter(&door, role, settings);
+	types[0] = INT4OID;
+	types[1] = sweep_extension()->batch_type;
+	callback.previous = error_context_stack;
 	error_context_stack = &callback;
-	analysis->query = parse_analyze_fixedparams(analysis->raw, analysis->source, types + first, 2 - first, NULL);
+	query = parse_analyze_fixedparams(raw, source, types + first, 2 - first, NULL);
 	/* For what PostgreSQL says only when it is about to execute the batch: rules, values of generated columns. */
-	if (analysis->has_size)
-		(void) QueryRewrite(copyObject(analysis->query));
-	error_context_stack = callback.previous;
+	if (has_size)
+		(void) QueryRewrite(copyObject(query));
+	sweep_door_leave(&door);
+	return query;
 }
 
 /* The position of a syntax error is one in the text of the user, not in the statement that creates the job, or has the text as a part. */

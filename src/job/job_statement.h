@@ -9,6 +9,8 @@
 #include "parser/parser.h"
 #include "utils/jsonb.h"
 
+#include "base/door.h"
+
 /*
  * The statements (RawStmt) of the sql of a job, in the current memory context. Raises when one cannot be parsed or needs a
  * client, when there is none, and when the last one leaves a transaction block open.
@@ -27,8 +29,8 @@ extern List *sweep_job_statement_parse_part(const char *text, RawParseMode mode,
 /* Whether a statement that was only parsed has parameters: a tree walker, whose context is NULL. */
 extern bool sweep_job_statement_has_parameter(Node *node, void *context);
 
-/* Does work as that role, with these settings (texts), in a security-restricted operation. */
-extern void sweep_job_statement_visit(Oid role, Jsonb *settings, void (*work) (void *arg), void *arg);
+/* Enters work as that role, with these settings (texts), in a security-restricted operation; sweep_door_leave() ends it. */
+extern void sweep_job_statement_enter(SweepDoor *door, Oid role, Jsonb *settings);
 
 /* Analyses the statement as in a run of that role. Its first parameter is the batch size, if it has that, the next one the batch. */
 extern Query *sweep_job_statement_analyse(Oid role, const char *source, Jsonb *settings, RawStmt *raw, bool has_size);

@@ -24,7 +24,6 @@
 #include "utils/regproc.h"
 
 #include "base/compat_query.h"
-#include "base/door.h"
 #include "job/job_statement.h"
 #include "makers/statement_parts.h"
 
@@ -67,7 +66,7 @@ typedef struct Relations
 
 static RawStmt *parse(const char *source);
 static void refuse_command(const char *source, const Node *statement, bool is_one);
-static void take_apart(void *arg);
+static void take_apart(Parts *parts);
 static void refuse_clauses(const Query *query);
 static void refuse_clause(const char *clause, const char *hint);
 static void refuse_volatile(const Query *query);
@@ -88,12 +87,15 @@ sweep_batched_parts(PG_FUNCTION_ARGS)
 {
 	Parts		parts = {.role = PG_GETARG_OID(0), .source = text_to_cstring(PG_GETARG_TEXT_PP(1)), .settings = PG_GETARG_JSONB_P(2),
 		.freezes = PG_GETARG_BOOL(3)};
+	SweepDoor	door;
 	TupleDesc	type;
 
 	if (get_call_result_type(fcinfo, NULL, &type) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
 	parts.raw = parse(parts.source);
-	sweep_door_visit_user(parts.role, take_apart, &parts);
+	sweep_door_enter_user(&door, parts.role);
+	take_apart(&parts);
+	sweep_door_leave(&door);
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(type), parts.values, parts.nulls)));
 }
 
@@ -135,13 +137,12 @@ refuse_command(const char *source, const Node *statement, bool is_one)
 }
 
 static void
-take_apart(void *arg)
+take_apart(Parts *parts)
 {
 	/* A text that is read again, in another session, is the same query. */
 	static const char *const formats[][2] = {
 		{"search_path", "pg_catalog, pg_temp"}, {"DateStyle", "ISO"}, {"IntervalStyle", "postgres"}, {"extra_float_digits", "3"},
 	};
-	Parts	   *parts = arg;
 	RangeTblEntry *target;
 	Relations	relations = {0};
 	SweepStatementTexts texts;

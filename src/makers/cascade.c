@@ -45,27 +45,15 @@ typedef struct Walk
 	bool		is_tally;		/* each table is counted, to the end, and nothing is locked */
 } Walk;
 
-typedef struct Visit
-{
-	SweepCascadeKey *key;
-	SweepCascadeStatement which;
-	Datum	   *values;
-	void		(*read) (void *arg, uint64 count);
-	void	   *arg;
-	char	   *search_path;
-	bool		is_first;		/* of the batch */
-} Visit;
-
 static void read_key(SweepCascadeKey *key, MemoryContext context);
 static void free_plans(void *cascade);
 static void ask_all(Walk *walk, const SweepCascadeRows *rows, int first, int count);
 static void ask(Walk *walk, SweepCascadeKey *key, const SweepCascadeRows *rows, int first, int count);
 static bool reads_rows(const Walk *walk);
-static void read_children(void *walk, uint64 count);
+static void read_children(Walk *walk, int64 count);
 static bool ask_index(Walk *walk, const SweepCascadeKey *key, const SweepCascadeRows *rows, int first, int count);
 static void take_children(Walk *walk, SweepCascadeRows *children);
-static void visit_work(void *visit);
-static void plan_work(void *visit);
+static void make_plan(SweepCascadeKey *key, SweepCascadeStatement which, Oid owner, bool is_first);
 static void check_foreign_key(const SweepCascadeKey *key);
 
 SweepCascade *
@@ -187,6 +175,8 @@ ask(Walk *walk, SweepCascadeKey *key, const SweepCascadeRows *rows, int first, i
 {
 	int			found;
 	Datum	   *values;
+	SweepDoor	door;
+	int64		rows_read;
 
 	if ((walk->is_tally && key->keeps) || ask_index(walk, key, rows, first, count))
 		return;
@@ -196,7 +186,11 @@ ask(Walk *walk, SweepCascadeKey *key, const SweepCascadeRows *rows, int first, i
 	/* Rows that are read may be among those that were found already. */
 	values[key->count] = Int64GetDatum(walk->most + 1 - (key->columns == 0 && !walk->is_tally ? walk->found : 0));
 	walk->key = key;
-	sweep_cascade_visit(walk->cascade, key, reads_rows(walk) && !walk->cascade->locks ? CASCADE_FINDS : CASCADE_COUNTS, values, read_children, walk);
+	rows_read = sweep_cascade_execute(&door, walk->cascade, key, reads_rows(walk) && !walk->cascade->locks ? CASCADE_FINDS : CASCADE_COUNTS, values);
+	if (rows_read < 0)
+		return;
+	read_children(walk, rows_read);
+	sweep_cascade_leave(&door);
 }
 
 /* Rows to which others refer are read, and so are, where each table is counted, those that several keys reach. */
@@ -207,9 +201,8 @@ reads_rows(const Walk *walk)
 }
 
 static void
-read_children(void *arg, uint64 count)
+read_children(Walk *walk, int64 count)
 {
-	Walk	   *walk = arg;
 	MemoryContext old;
 	SweepCascadeRows *children;
 
@@ -227,7 +220,7 @@ read_children(void *arg, uint64 count)
 	}
 	old = MemoryContextSwitchTo(walk->context);
 	children = sweep_cascade_new_rows(walk->key->child, walk->key->columns);
-	for (uint64 row = 0; row < count; row++)
+	for (int64 row = 0; row < count; row++)
 	{
 		sweep_sql_row(row);
 		if (sweep_cascade_add_to_set(walk->seen, sweep_sql_oid(1), &sweep_sql_tid(2)))
@@ -304,67 +297,65 @@ sweep_cascade_key_values(const SweepCascadeKey *key, const SweepCascadeRows *row
 	return values;
 }
 
-void
-sweep_cascade_visit(SweepCascade *cascade, SweepCascadeKey *key, SweepCascadeStatement which, Datum *values, void (*read) (void *arg, uint64 count), void *arg)
+int64
+sweep_cascade_execute(SweepDoor *door, SweepCascade *cascade, SweepCascadeKey *key, SweepCascadeStatement which, Datum *values)
 {
 	Oid			owner = sweep_role_owning(RelationRelationId, key->child);
-	Visit		visit = {key, which, values, read, arg, pstrdup(namespace_search_path), false};
+	bool		is_first = key->planned_in[which] != cascade->batch;
 
 	if (!OidIsValid(owner))
-		return;
-	visit.is_first = key->planned_in[which] != cascade->batch;
-	if (visit.is_first || key->plans[which] == NULL || !sweep_sql_is_valid(key->plans[which]))
-		sweep_door_visit_owner(owner, plan_work, &visit);
+		return -1;
+	if (is_first || key->plans[which] == NULL || !sweep_sql_is_valid(key->plans[which]))
+		make_plan(key, which, owner, is_first);
 	key->planned_in[which] = cascade->batch;
 	if (which == CASCADE_REMOVES)
-		sweep_door_cascade(owner, visit_work, &visit);
+		sweep_door_enter_cascade(door, owner);
 	else
-		sweep_door_visit_owner(owner, visit_work, &visit);
+		sweep_door_enter_owner(door, owner);
+	sweep_sql_connect();
+	return (int64) sweep_sql_execute_plan(key->plans[which], values, NULL);
 }
 
-static void
-visit_work(void *arg)
+void
+sweep_cascade_leave(SweepDoor *door)
 {
-	const Visit *visit = arg;
-	uint64		count;
-
-	sweep_sql_connect();
-	count = sweep_sql_execute_plan(visit->key->plans[visit->which], visit->values, NULL);
-	visit->read(visit->arg, count);
 	sweep_sql_end_call();
+	sweep_door_leave(door);
 }
 
 /*
  * Rows are found by the index that a retention requires, even in a small table, and deleted by their places: the index has an entry of each
- * row that has gone. The door undoes the settings.
+ * row that has gone. The door undoes the settings. "is_first": in the batch.
  */
 static void
-plan_work(void *arg)
+make_plan(SweepCascadeKey *key, SweepCascadeStatement which, Oid owner, bool is_first)
 {
 	static const char *const off[] = {"enable_seqscan", "enable_hashjoin", "enable_mergejoin", "enable_sort", "jit",
 	"enable_indexscan", "enable_indexonlyscan", "enable_bitmapscan"};
-	const Visit *visit = arg;
-	SweepCascadeKey *key = visit->key;
-	bool		removes = visit->which == CASCADE_REMOVES;
-	bool		by_place = removes || visit->which == CASCADE_HOLDS;
+	char	   *search_path = pstrdup(namespace_search_path);
+	SweepDoor	door;
+	bool		removes = which == CASCADE_REMOVES;
+	bool		by_place = removes || which == CASCADE_HOLDS;
 	Oid		   *types;
 
+	sweep_door_enter_owner(&door, owner);
 	for (int i = 0; i < (int) lengthof(off) - (by_place ? 0 : 3); i++)
 		(void) set_config_option(off[i], "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
 	/* With the search_path with which it is executed, else it would be planned anew each time. */
 	if (removes)
-		(void) set_config_option("search_path", visit->search_path, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+		(void) set_config_option("search_path", search_path, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
 	sweep_sql_connect();
 	types = palloc(sizeof(Oid) * (key->count + 2));
 	memcpy(types, key->types, sizeof(Oid) * key->count);
 	types[key->count] = by_place ? TIDARRAYOID : INT8OID;
 	types[key->count + 1] = OIDOID;
-	sweep_owner_plan(&key->plans[visit->which], key->texts[visit->which], key->count + (by_place ? 2 : 1), types, key->child,
-					 removes ? RowExclusiveLock : by_place || (visit->which == CASCADE_COUNTS && key->columns > 0) ? RowShareLock : AccessShareLock, visit->is_first);
-	sweep_sql_make_plan(key->plans[visit->which]);
+	sweep_owner_plan(&key->plans[which], key->texts[which], key->count + (by_place ? 2 : 1), types, key->child,
+					 removes ? RowExclusiveLock : by_place || (which == CASCADE_COUNTS && key->columns > 0) ? RowShareLock : AccessShareLock, is_first);
+	sweep_sql_make_plan(key->plans[which]);
 	sweep_sql_end_call();
-	if (removes && visit->is_first)
+	if (removes && is_first)
 		check_foreign_key(key);
+	sweep_door_leave(&door);
 }
 
 /* Behind the lock on the child, which no session drops or alters it beside: another action would have kept the rows. */

@@ -11,6 +11,7 @@
 #include "storage/itemptr.h"
 #include "utils/hsearch.h"
 
+#include "base/door.h"
 #include "base/sql.h"
 
 /* The statements of a foreign key; sweep._cascade_statements makes them. */
@@ -140,10 +141,12 @@ extern void sweep_cascade_tally(SweepCascade *cascade, const SweepCascadeRows *r
 extern int64 sweep_cascade_read_index(const SweepCascadeKey *key, const SweepCascadeRows *rows, int first, int count, int64 most, SweepCascadeRows *children, HTAB *seen);
 
 /*
- * Executes a statement of a key as the owner of the child, and reads its result. Values are the arrays that sweep_cascade_key_values
- * makes, and what follows them. Nothing is done when the child was dropped.
+ * Executes a statement of a key as the owner of the child. Values are the arrays that sweep_cascade_key_values makes, and what follows them.
+ * Returns the number of rows of the result, which is to be read before sweep_cascade_leave(); -1 when the child was dropped: then nothing
+ * was done, and nothing is to be left.
  */
-extern void sweep_cascade_visit(SweepCascade *cascade, SweepCascadeKey *key, SweepCascadeStatement which, Datum *values, void (*read) (void *arg, uint64 count), void *arg);
+extern int64 sweep_cascade_execute(SweepDoor *door, SweepCascade *cascade, SweepCascadeKey *key, SweepCascadeStatement which, Datum *values);
+extern void sweep_cascade_leave(SweepDoor *door);
 
 /* Raises unless the columns to which a key refers are in the rows, of the types that they had when the run began. */
 extern void sweep_cascade_check_types(const SweepCascadeKey *key, const SweepCascadeRows *rows);

@@ -41,7 +41,7 @@ typedef struct Reading
 	int64		found;
 } Reading;
 
-static void read_work(void *reading);
+static void read_all(Reading *reading);
 static Relation open_index(Relation table, const SweepCascadeKey *key, ScanKey scan_keys);
 static bool serves(Relation index, const ForeignKeyCacheInfo *foreign_key, Relation table);
 static bool set_values(const Reading *reading, int row, ScanKey scan_keys);
@@ -53,17 +53,20 @@ sweep_cascade_read_index(const SweepCascadeKey *key, const SweepCascadeRows *row
 {
 	Reading		reading = {key, rows, first, count, most, children, seen, CurrentMemoryContext, -1};
 	Oid			owner = sweep_role_owning(RelationRelationId, key->child);
+	SweepDoor	door;
 
 	sweep_cascade_check_types(key, rows);
-	if (OidIsValid(owner))
-		sweep_door_visit_owner(owner, read_work, &reading);
+	if (!OidIsValid(owner))
+		return reading.found;
+	sweep_door_enter_owner(&door, owner);
+	read_all(&reading);
+	sweep_door_leave(&door);
 	return reading.found;
 }
 
 static void
-read_work(void *arg)
+read_all(Reading *reading)
 {
-	Reading    *reading = arg;
 	ScanKeyData scan_keys[INDEX_MAX_KEYS];
 	Relation	table = try_table_open(reading->key->child, AccessShareLock);
 	Relation	index = table != NULL && table->rd_rel->relkind == RELKIND_RELATION ? open_index(table, reading->key, scan_keys) : NULL;

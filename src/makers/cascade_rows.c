@@ -42,7 +42,7 @@ typedef struct Locked
 static RowPlace row_place(Oid table, ItemPointer place);
 static Datum places_in(const Locked *some);
 static void lock_rows(const Locked *some);
-static void lock_work(void *locked);
+static void lock_table(const Locked *locked);
 
 HTAB *
 sweep_cascade_new_set(MemoryContext context)
@@ -253,6 +253,7 @@ lock_rows(const Locked *some)
 	for (int i = some->first; i < some->first + some->count; i++)
 	{
 		Locked		of_table = *some;
+		SweepDoor	door;
 		Oid			owner;
 		int			other = some->first;
 
@@ -260,15 +261,17 @@ lock_rows(const Locked *some)
 			other++;
 		owner = other == i ? sweep_role_owning(RelationRelationId, rows->tables[i]) : InvalidOid;
 		of_table.table = rows->tables[i];
-		if (OidIsValid(owner))
-			sweep_door_visit_owner(owner, lock_work, &of_table);
+		if (!OidIsValid(owner))
+			continue;
+		sweep_door_enter_owner(&door, owner);
+		lock_table(&of_table);
+		sweep_door_leave(&door);
 	}
 }
 
 static void
-lock_work(void *arg)
+lock_table(const Locked *locked)
 {
-	const Locked *locked = arg;
 	Oid			type = TIDARRAYOID;
 	Datum		places = places_in(locked);
 	char	   *name = get_rel_name(locked->table);

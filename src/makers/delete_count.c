@@ -27,7 +27,7 @@ typedef struct Count
 	SweepCascade *cascade;		/* NULL = nothing goes with them */
 } Count;
 
-static void count_work(void *arg);
+static void count_rows(Count *count);
 static void count_chunk(Count *count, uint64 rows, HTAB *seen);
 
 PG_FUNCTION_INFO_V1(sweep_delete_count);
@@ -37,15 +37,17 @@ Datum
 sweep_delete_count(PG_FUNCTION_ARGS)
 {
 	Count		count = {.relation = PG_GETARG_OID(1), .roots = text_to_cstring(PG_GETARG_TEXT_PP(2))};
+	SweepDoor	door;
 
-	sweep_job_statement_visit(PG_GETARG_OID(0), PG_GETARG_JSONB_P(3), count_work, &count);
+	sweep_job_statement_enter(&door, PG_GETARG_OID(0), PG_GETARG_JSONB_P(3));
+	count_rows(&count);
+	sweep_door_leave(&door);
 	PG_RETURN_JSONB_P(sweep_detail_read(psprintf("{%s}", sweep_cascade_report_counts(count.cascade, count.relation, count.found))));
 }
 
 static void
-count_work(void *arg)
+count_rows(Count *count)
 {
-	Count	   *count = arg;
 	MemoryContext context = CurrentMemoryContext;
 	HTAB	   *seen = sweep_cascade_new_set(context);
 	SweepPlan  *plan;

@@ -58,15 +58,12 @@ typedef struct Budget
 {
 	int64		size;			/* of the batch */
 	int64		left;
-	uint64		removed;		/* by the last statement */
 	bool		is_kept;		/* other rows refer to something below the row since */
-	const SweepCascadeKey *key;	/* of the last statement */
 } Budget;
 
 static void begin(SweepDismantling **kept, MemoryContext context, SweepCascade *cascade, const SweepCascadeRows *row);
 static bool holds_all(const SweepDismantling *dismantling);
 static bool holds(SweepCascade *cascade, const Frame *frame, const SweepCascadeRows *rows, int index);
-static void read_held(void *rows, uint64 count);
 static void push(SweepDismantling *dismantling, const SweepCascadeRows *rows, int index);
 static bool note_circle(const SweepDismantling *dismantling, HTAB **circles, MemoryContext context);
 static bool is_row(const Frame *frame, Oid table, ItemPointer place);
@@ -76,10 +73,10 @@ static bool is_large(const SweepDismantling *dismantling, const SweepCascadeKey 
 static bool find_children(SweepDismantling *dismantling);
 static void read_children(SweepCascade *cascade, Frame *frame, SweepCascadeKey *key, bool visits);
 static bool read_index(Frame *frame, SweepCascadeKey *key, int64 most);
-static void read_places(void *frame, uint64 count);
+static void read_places(Frame *frame, int64 count);
 static int	one_table(const SweepCascadeRows *rows, int first, int64 most);
 static void remove_children(SweepDismantling *dismantling, int count, int64 touched, Budget *budget);
-static void note_removed(void *budget, uint64 count);
+static int64 count_removed(const SweepCascadeKey *key, int64 count);
 
 bool
 sweep_dismantle_is_of(const SweepDismantling *dismantling, const SweepCascadeRows *row)
@@ -186,21 +183,21 @@ holds(SweepCascade *cascade, const Frame *frame, const SweepCascadeRows *rows, i
 	SweepCascadeRows *held = sweep_cascade_new_rows(key->child, key->columns);
 	int			found;
 	Datum	   *values = sweep_cascade_key_values(key, frame->row, 0, 1, &found);
+	SweepDoor	door;
+	int64		count;
 
 	values[key->count] = sweep_cascade_places(rows, index, 1);
 	values[key->count + 1] = ObjectIdGetDatum(rows->tables[index]);
-	sweep_cascade_visit(cascade, key, CASCADE_HOLDS, values, read_held, held);
-	return held->count == 1 && sweep_cascade_is_row(held, 0, rows, index);
-}
-
-static void
-read_held(void *rows, uint64 count)
-{
-	for (uint64 row = 0; row < count; row++)
+	count = sweep_cascade_execute(&door, cascade, key, CASCADE_HOLDS, values);
+	if (count < 0)
+		return false;
+	for (int64 row = 0; row < count; row++)
 	{
 		sweep_sql_row(row);
-		sweep_cascade_add_row(rows, GetMemoryChunkContext(rows));
+		sweep_cascade_add_row(held, GetMemoryChunkContext(held));
 	}
+	sweep_cascade_leave(&door);
+	return held->count == 1 && sweep_cascade_is_row(held, 0, rows, index);
 }
 
 /*
@@ -353,15 +350,15 @@ read_children(SweepCascade *cascade, Frame *frame, SweepCascadeKey *key, bool vi
 {
 	int64		most = key->columns == 0 ? MAX_PLACES : MAX_KEYED_PLACES;
 	MemoryContext old = MemoryContextSwitchTo(frame->context);
-	bool		is_read;
-	int			found;
-	Datum	   *values;
+	int			found = 0;
+	Datum	   *values = NULL;
+	SweepDoor	door;
+	int64		count;
 
 	frame->next = 0;
 	frame->list_has_removed = false;
 	frame->read_in = cascade->batch;
-	is_read = !visits && read_index(frame, key, most);
-	if (!is_read)
+	if (visits || !read_index(frame, key, most))
 	{
 		frame->is_rough = frame->is_full = false;
 		frame->children = sweep_cascade_new_rows(key->child, key->columns);
@@ -369,8 +366,11 @@ read_children(SweepCascade *cascade, Frame *frame, SweepCascadeKey *key, bool vi
 		values[key->count] = Int64GetDatum(most);
 	}
 	MemoryContextSwitchTo(old);
-	if (!is_read && found > 0)
-		sweep_cascade_visit(cascade, key, CASCADE_FINDS, values, read_places, frame);
+	count = found > 0 ? sweep_cascade_execute(&door, cascade, key, CASCADE_FINDS, values) : -1;
+	if (count < 0)
+		return;
+	read_places(frame, count);
+	sweep_cascade_leave(&door);
 }
 
 /* The same by an index; false when there is none, and for a few children, that are not worth two readings. */
@@ -390,18 +390,16 @@ read_index(Frame *frame, SweepCascadeKey *key, int64 most)
 }
 
 static void
-read_places(void *arg, uint64 count)
+read_places(Frame *frame, int64 count)
 {
-	Frame	   *frame = arg;
-
-	for (uint64 row = 0; row < count; row++)
+	for (int64 row = 0; row < count; row++)
 	{
 		sweep_sql_row(row);
 		/* A row that refers to itself goes with itself. */
 		if (!is_row(frame, sweep_sql_oid(1), &sweep_sql_tid(2)))
 			sweep_cascade_add_row(frame->children, frame->context);
 	}
-	frame->is_full = (int64) count >= (frame->children->columns == 0 ? MAX_PLACES : MAX_KEYED_PLACES);
+	frame->is_full = count >= (frame->children->columns == 0 ? MAX_PLACES : MAX_KEYED_PLACES);
 }
 
 /* How many of the rows from the first one on are in one partition; at most that many. */
@@ -423,14 +421,19 @@ remove_children(SweepDismantling *dismantling, int count, int64 touched, Budget 
 	SweepCascadeKey *key = &dismantling->cascade->keys[frame->key];
 	int			found;
 	Datum	   *values = sweep_cascade_key_values(key, frame->row, 0, 1, &found);
+	SweepDoor	door;
+	int64		removed;
 
 	values[key->count] = sweep_cascade_places(frame->children, frame->next, count);
 	values[key->count + 1] = ObjectIdGetDatum(frame->children->tables[frame->next]);
-	budget->removed = 0;
-	budget->key = key;
-	sweep_cascade_visit(dismantling->cascade, key, CASCADE_REMOVES, values, note_removed, budget);
-	frame->has_removed |= budget->removed > 0;
-	frame->list_has_removed |= budget->removed > 0;
+	removed = sweep_cascade_execute(&door, dismantling->cascade, key, CASCADE_REMOVES, values);
+	if (removed >= 0)
+	{
+		removed = count_removed(key, removed);
+		sweep_cascade_leave(&door);
+	}
+	frame->has_removed |= removed > 0;
+	frame->list_has_removed |= removed > 0;
 	budget->left -= Max(touched, count);
 	frame->touched += Max(touched, count);
 	frame->next += count;
@@ -442,14 +445,12 @@ remove_children(SweepDismantling *dismantling, int count, int64 touched, Budget 
  * A row that a trigger has refer to the same row again is kept. Where it does so by default the run fails: PostgreSQL raises an error behind
  * a deletion in one statement, too.
  */
-static void
-note_removed(void *arg, uint64 count)
+static int64
+count_removed(const SweepCascadeKey *key, int64 count)
 {
-	Budget	   *budget = arg;
-	const SweepCascadeKey *key = budget->key;
+	int64		removed = count;
 
-	budget->removed = count;
-	for (uint64 row = 0; row < count && !key->deletes; row++)
+	for (int64 row = 0; row < count && !key->deletes; row++)
 	{
 		sweep_sql_row(row);
 		if (sweep_sql_is_null(1))
@@ -458,6 +459,7 @@ note_removed(void *arg, uint64 count)
 					 errmsg("a row of \"%s\" cannot be deleted: rows of \"%s\" refer to it by default", get_rel_name(key->parent), get_rel_name(key->child)),
 					 errhint("Leave it out by the condition of the job, or give the column another default.")));
 		if (sweep_sql_bool(1))
-			budget->removed--;
+			removed--;
 	}
+	return removed;
 }

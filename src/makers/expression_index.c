@@ -20,14 +20,6 @@
 
 #include "job/job_statement.h"
 
-typedef struct Search
-{
-	Oid			relation;
-	Node	   *expression;
-	Oid			index;			/* InvalidOid = none */
-} Search;
-
-static void find_work(void *arg);
 static bool begins_with(Oid index, const Node *expression);
 
 PG_FUNCTION_INFO_V1(sweep_expression_index);
@@ -36,38 +28,35 @@ PG_FUNCTION_INFO_V1(sweep_expression_index);
 Datum
 sweep_expression_index(PG_FUNCTION_ARGS)
 {
-	Search		search = {.relation = PG_GETARG_OID(1)};
+	Oid			table = PG_GETARG_OID(1);
 	char	   *source = psprintf("SELECT (%s\n) FROM %s", text_to_cstring(PG_GETARG_TEXT_PP(2)),
-								  quote_qualified_identifier(get_namespace_name(get_rel_namespace(search.relation)), get_rel_name(search.relation)));
+								  quote_qualified_identifier(get_namespace_name(get_rel_namespace(table)), get_rel_name(table)));
 	RawStmt    *raw;
 	Query	   *query;
+	Node	   *expression;
+	SweepDoor	door;
+	Relation	relation;
+	Oid			found = InvalidOid;
+	const ListCell *cell;
 
 	if (!sweep_job_statement_parse(source, &raw))
 		PG_RETURN_NULL();
 	query = sweep_job_statement_analyse(PG_GETARG_OID(0), source, PG_GETARG_JSONB_P(3), raw, false);
-	search.expression = (Node *) linitial_node(TargetEntry, query->targetList)->expr;
-	sweep_job_statement_visit(PG_GETARG_OID(0), PG_GETARG_JSONB_P(3), find_work, &search);
-	if (!OidIsValid(search.index))
-		PG_RETURN_NULL();
-	PG_RETURN_OID(search.index);
-}
-
-/* As the role: to simplify the expression is to call what is IMMUTABLE in it. */
-static void
-find_work(void *arg)
-{
-	Search	   *search = arg;
-	Node	   *expression = eval_const_expressions(NULL, search->expression);
-	Relation	relation = table_open(search->relation, AccessShareLock);
-	const ListCell *cell;
-
+	/* As the role: to simplify the expression is to call what is IMMUTABLE in it. */
+	sweep_job_statement_enter(&door, PG_GETARG_OID(0), PG_GETARG_JSONB_P(3));
+	expression = eval_const_expressions(NULL, (Node *) linitial_node(TargetEntry, query->targetList)->expr);
 	fix_opfuncids(expression);
+	relation = table_open(table, AccessShareLock);
 	foreach(cell, RelationGetIndexList(relation))
 	{
-		if (!OidIsValid(search->index) && begins_with(lfirst_oid(cell), expression))
-			search->index = lfirst_oid(cell);
+		if (!OidIsValid(found) && begins_with(lfirst_oid(cell), expression))
+			found = lfirst_oid(cell);
 	}
 	table_close(relation, NoLock);
+	sweep_door_leave(&door);
+	if (!OidIsValid(found))
+		PG_RETURN_NULL();
+	PG_RETURN_OID(found);
 }
 
 static bool

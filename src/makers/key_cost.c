@@ -21,15 +21,7 @@
 #include "base/compat_query.h"
 #include "job/job_statement.h"
 
-typedef struct KeyCost
-{
-	char	   *source;
-	bool		is_known;
-	double		cost;
-	bool		filters;		/* rows are read that do not meet the condition */
-} KeyCost;
-
-static void plan_work(void *arg);
+static const PlannedStmt *make_plan(const char *source);
 static bool sorts(const Plan *plan);
 static bool filters(const Plan *plan);
 static bool has_keys(const Query *query);
@@ -44,45 +36,46 @@ PG_FUNCTION_INFO_V1(sweep_key_cost);
 Datum
 sweep_key_cost(PG_FUNCTION_ARGS)
 {
-	KeyCost		cost = {.source = text_to_cstring(PG_GETARG_TEXT_PP(1))};
-
+	const PlannedStmt *plan;
+	SweepDoor	door;
 	TupleDesc	desc;
-	Datum		values[2];
-	bool		nulls[2];
+	Datum		values[2] = {0};
+	bool		nulls[2] = {true, true};
 
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
-	sweep_job_statement_visit(PG_GETARG_OID(0), PG_GETARG_JSONB_P(2), plan_work, &cost);
-	values[0] = Float8GetDatum(cost.cost);
-	values[1] = BoolGetDatum(cost.filters);
-	nulls[0] = nulls[1] = !cost.is_known;
+	sweep_job_statement_enter(&door, PG_GETARG_OID(0), PG_GETARG_JSONB_P(2));
+	plan = make_plan(text_to_cstring(PG_GETARG_TEXT_PP(1)));
+	sweep_door_leave(&door);
+	/* A plan that has to sort does not go by the index. */
+	if (plan != NULL && !sorts(plan->planTree))
+	{
+		values[0] = Float8GetDatum(plan->planTree->total_cost);
+		values[1] = BoolGetDatum(filters(plan->planTree));
+		nulls[0] = nulls[1] = false;
+	}
 	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls));
 }
 
-/* A plan that has to sort does not go by the index. The session may have forbidden others. The door undoes the settings. */
-static void
-plan_work(void *arg)
+/* NULL when no index can have all rows. The session may have forbidden some plans. The door undoes the settings. */
+static const PlannedStmt *
+make_plan(const char *source)
 {
 	static const char *const off[] = {"enable_seqscan", "enable_bitmapscan", "enable_sort", "enable_incremental_sort", "max_parallel_workers_per_gather"};
 	static const char *const on[] = {"enable_indexscan", "enable_indexonlyscan"};
-	KeyCost    *cost = arg;
 	RawStmt    *raw;
 	Query	   *query;
-	const PlannedStmt *plan;
 
-	if (!sweep_job_statement_parse(cost->source, &raw))
-		elog(ERROR, "\"%s\" is not one statement", cost->source);
-	query = linitial_node(Query, pg_analyze_and_rewrite_fixedparams(raw, cost->source, NULL, 0, NULL));
+	if (!sweep_job_statement_parse(source, &raw))
+		elog(ERROR, "\"%s\" is not one statement", source);
+	query = linitial_node(Query, pg_analyze_and_rewrite_fixedparams(raw, source, NULL, 0, NULL));
 	if (!has_keys(query))
-		return;
+		return NULL;
 	for (int i = 0; i < (int) lengthof(off); i++)
 		(void) set_config_option(off[i], "0", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
 	for (int i = 0; i < (int) lengthof(on); i++)
 		(void) set_config_option(on[i], "1", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
-	plan = sweep_plan_query(query, cost->source);
-	cost->is_known = !sorts(plan->planTree);
-	cost->cost = plan->planTree->total_cost;
-	cost->filters = filters(plan->planTree);
+	return sweep_plan_query(query, source);
 }
 
 static const List *

@@ -51,19 +51,10 @@ typedef struct References
 	Reference	tree[FLEXIBLE_ARRAY_MEMBER];
 } References;
 
-typedef struct Question
-{
-	References *references;
-	int			index;
-	Datum	   *values;
-	bool		found;
-} Question;
-
 static References *find_references(FunctionCallInfo fcinfo, Oid foreign_key);
 static void free_plans(void *references);
 static bool ask(References *references, int index, Datum *values);
-static void ask_work(void *arg);
-static bool ask_below(Question *question);
+static bool ask_below(References *references, int index, Datum *values);
 
 PG_FUNCTION_INFO_V1(sweep_reference_exists);
 
@@ -140,25 +131,19 @@ free_plans(void *arg)
 		sweep_sql_free_plan(references->tree[i].plan);
 }
 
+/* Uses the index that the retention requires, even in a small table. */
 static bool
 ask(References *references, int index, Datum *values)
 {
-	Question	question = {references, index, values, false};
-	Oid			owner = sweep_role_owning(RelationRelationId, references->tree[index].relation);
+	Reference  *reference = &references->tree[index];
+	Oid			owner = sweep_role_owning(RelationRelationId, reference->relation);
+	SweepDoor	door;
+	bool		found;
 
 	/* A dropped table refers to nothing. */
-	if (OidIsValid(owner))
-		sweep_door_visit_owner(owner, ask_work, &question);
-	return question.found;
-}
-
-/* Uses the index that the retention requires, even in a small table. */
-static void
-ask_work(void *arg)
-{
-	Question   *question = arg;
-	Reference  *reference = &question->references->tree[question->index];
-
+	if (!OidIsValid(owner))
+		return false;
+	sweep_door_enter_owner(&door, owner);
 	sweep_sql_begin_call();
 	if (reference->plan == NULL || !sweep_sql_is_valid(reference->plan))
 	{
@@ -166,20 +151,21 @@ ask_work(void *arg)
 		(void) set_config_option("jit", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
 	}
 	sweep_owner_plan(&reference->plan, reference->text, reference->count, reference->types, reference->relation, AccessShareLock, false);
-	if (question->index + 1 < question->references->count && reference[1].depth > reference->depth)
-		question->found = ask_below(question);
+	if (index + 1 < references->count && reference[1].depth > reference->depth)
+		found = ask_below(references, index, values);
 	else
-		question->found = sweep_sql_read(reference->plan, question->values, 1) > 0;
+		found = sweep_sql_read(reference->plan, values, 1) > 0;
 	sweep_sql_end_call();
+	sweep_door_leave(&door);
+	return found;
 }
 
 /* Whether a row refers to one of the rows that would be deleted together with this one. */
 static bool
-ask_below(Question *question)
+ask_below(References *references, int index, Datum *values)
 {
-	References *references = question->references;
-	const Reference *reference = &references->tree[question->index];
-	SweepCursor *cursor = sweep_sql_open(reference->plan, question->values);
+	const Reference *reference = &references->tree[index];
+	SweepCursor *cursor = sweep_sql_open(reference->plan, values);
 	bool		found = false;
 	uint64		count;
 
@@ -187,10 +173,10 @@ ask_below(Question *question)
 	{
 		for (uint64 row = 0; row < count && !found; row++)
 		{
-			for (int i = question->index + 1; i < references->count && references->tree[i].depth > reference->depth && !found; i++)
+			for (int i = index + 1; i < references->count && references->tree[i].depth > reference->depth && !found; i++)
 			{
 				const Reference *below = &references->tree[i];
-				Datum		values[FUNC_MAX_ARGS];
+				Datum		key[FUNC_MAX_ARGS];
 				bool		is_null = false;
 
 				if (below->depth > reference->depth + 1)
@@ -199,9 +185,9 @@ ask_below(Question *question)
 				for (int column = 0; column < below->count; column++)
 				{
 					is_null = is_null || sweep_sql_is_null(below->first_column + column);
-					values[column] = sweep_sql_value(below->first_column + column, below->types[column]);
+					key[column] = sweep_sql_value(below->first_column + column, below->types[column]);
 				}
-				found = !is_null && ask(references, i, values);
+				found = !is_null && ask(references, i, key);
 			}
 		}
 	}
