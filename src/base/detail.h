@@ -9,10 +9,10 @@
 
 /*
  * Merges what one batch reported into the detail of the run: numbers are added, arrays appended (up
- * to SWEEP_DETAIL_MAX_ELEMENTS), objects merged in the same way; of anything else the last one stands. Either may be NULL. The result is
- * in the current memory context. Raises unless the part is an object.
+ * to SWEEP_DETAIL_MAX_ELEMENTS), objects merged in the same way; of anything else the last one stands. The total may be NULL. The result is
+ * a new one in that memory context. Raises unless the part is an object.
  */
-extern Jsonb *sweep_detail_merge(Jsonb *total, Jsonb *part);
+extern Jsonb *sweep_detail_merge(Jsonb *total, Jsonb *part, MemoryContext context);
 
 /* A JSON value from its text, in the current memory context. */
 extern Jsonb *sweep_detail_read(const char *json);

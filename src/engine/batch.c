@@ -284,12 +284,9 @@ sweep_batch_hold_bucket(SweepRun *run)
 void
 sweep_batch_add(SweepRun *run, const SweepProgress *progress)
 {
-	MemoryContext old = MemoryContextSwitchTo(run->batch_context);
-
 	/* A cursor that is always kept survives a batch that found nothing and returned none. */
 	run->next.cursor = progress->cursor == NULL && progress->rows == 0 && run->keep_cursor_always ? run->state.cursor : progress->cursor;
-	run->next.detail = progress->detail != NULL ? sweep_detail_merge(run->state.detail, progress->detail) : run->state.detail;
-	MemoryContextSwitchTo(old);
+	run->next.detail = progress->detail != NULL ? sweep_detail_merge(run->state.detail, progress->detail, run->batch_context) : run->state.detail;
 	check_size(run);
 	sweep_loop_add_rows(&run->next.loop, progress->rows);
 	if (run->max_rows > 0)

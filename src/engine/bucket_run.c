@@ -280,14 +280,12 @@ queue_work(void *arg)
 static void
 note_counts(SweepRun *run, const SweepBuckets *buckets, const SweepBucketCounts *counts)
 {
-	MemoryContext old = MemoryContextSwitchTo(run->context);
 	int32		count = buckets->fence.request.buckets;
 	char	   *found = count == 0 ? pstrdup("{\"max_buckets\": 0}") :
 		psprintf("{\"max_buckets\": %d, \"available_count\": %d, \"occupied_count\": %d, \"stale_count\": %d, \"missing_count\": %d}",
 				 count, counts->available, counts->occupied, counts->stale, counts->missing);
 
-	run->state.detail = sweep_detail_merge(run->state.detail, sweep_detail_read(found));
-	MemoryContextSwitchTo(old);
+	run->state.detail = sweep_detail_merge(run->state.detail, sweep_detail_read(found), run->context);
 }
 
 /* A transaction before the run begins. False as well when it is to stop, or the extension is gone. */

@@ -239,16 +239,12 @@ static void
 queue_hooks(SweepRun *run)
 {
 	Datum		run_id = Int64GetDatum(run->run_id);
-	MemoryContext old;
 
 	if (!run->has_on_start || run->is_share)
 		return;
 	(void) sweep_sql_execute(&start_hooks_sql, &run_id, NULL);
-	if (sweep_sql_is_null(1))
-		return;
-	old = MemoryContextSwitchTo(run->context);
-	run->next.detail = sweep_detail_merge(run->state.detail, sweep_sql_jsonb(1, run->context));
-	MemoryContextSwitchTo(old);
+	if (!sweep_sql_is_null(1))
+		run->next.detail = sweep_detail_merge(run->state.detail, sweep_sql_jsonb(1, CurrentMemoryContext), run->context);
 }
 
 /* Records that the run failed, was cancelled or was skipped before it began; run->error and run->reason say which. */

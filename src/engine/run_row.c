@@ -264,7 +264,7 @@ sweep_run_row_skip_share(SweepRun *run)
 {
 	Jsonb	   *reason = sweep_detail_read("{\"reason\": \"no_bucket\"}");
 	Datum		values[] = {
-		Int64GetDatum(run->run_id), Int32GetDatum(MyProcPid), JsonbPGetDatum(sweep_detail_merge(run->state.detail, reason))
+		Int64GetDatum(run->run_id), Int32GetDatum(MyProcPid), JsonbPGetDatum(sweep_detail_merge(run->state.detail, reason, CurrentMemoryContext))
 	};
 
 	if (!is_locked(run))

@@ -273,7 +273,6 @@ note_tags(Script *script)
 	SweepRun   *run = script->run;
 	int			count = (int) Min(run->state.loop.batches, SWEEP_DETAIL_MAX_ELEMENTS);
 	StringInfoData json;
-	MemoryContext old;
 
 	if (count == 0)
 		return;
@@ -284,7 +283,5 @@ note_tags(Script *script)
 		escape_json(&json, script->tags[i]);
 	}
 	appendStringInfoString(&json, "]}");
-	old = MemoryContextSwitchTo(run->context);
-	run->state.detail = sweep_detail_merge(run->state.detail, sweep_detail_read(json.data));
-	MemoryContextSwitchTo(old);
+	run->state.detail = sweep_detail_merge(run->state.detail, sweep_detail_read(json.data), run->context);
 }
