@@ -28,6 +28,7 @@ SweepStatement sweep_forget_crashes_sql = {
 /* Shortest time a suspect has, where its role has no statement_timeout. */
 #define SUSPECT_LIMIT_US (60 * USECS_PER_SEC)
 
+static void note_in_hand(const SweepConsumer *consumer, int first, int count);
 static void handle_work(void *arg);
 static void prepare_call(SweepConsumer *consumer);
 static Datum piece_array(const SweepConsumer *consumer);
@@ -50,12 +51,9 @@ bool
 sweep_consumer_handle(SweepConsumer *consumer, ErrorData **error)
 {
 	int			count = consumer->piece.end - consumer->piece.first;
-	int64	   *ids = palloc(sizeof(int64) * count);
 	bool		done;
 
-	for (int i = 0; i < count; i++)
-		ids[i] = consumer->messages[consumer->piece.first + i].message_id;
-	sweep_crash_note_write(consumer->queue_id, ids, count);
+	note_in_hand(consumer, consumer->piece.first, count);
 	sweep_worker_allow_cancel(true);
 	sweep_queue_keep_lease(&consumer->lease);
 	done = sweep_consumer_transact(consumer, handle_work, error);
@@ -73,27 +71,42 @@ sweep_consumer_handle(SweepConsumer *consumer, ErrorData **error)
 						   (long long) consumer->messages[consumer->piece.first].message_id)));
 	if (done && consumer->present)
 		sweep_consumer_shared_note(consumer->index, count, NULL);
-	pfree(ids);
 	return done;
+}
+
+/* For the case that the server goes down. */
+static void
+note_in_hand(const SweepConsumer *consumer, int first, int count)
+{
+	int64	   *ids = palloc(sizeof(int64) * count);
+
+	for (int i = 0; i < count; i++)
+		ids[i] = consumer->messages[first + i].message_id;
+	sweep_crash_note_write(consumer->queue_id, ids, count);
+	pfree(ids);
 }
 
 static void
 handle_work(void *arg)
 {
 	SweepConsumer *consumer = arg;
+	int			first = consumer->piece.first;
+	int			count = consumer->piece.end - first;
 
 	if (consumer->call == NULL)
 		prepare_call(consumer);
 	sweep_step_check_callee(&consumer->callee);
 	if (OidIsValid(consumer->element))
-		call_handler(consumer, piece_array(consumer), consumer->piece.first, consumer->piece.end - consumer->piece.first);
-	else
+		call_handler(consumer, piece_array(consumer), first, count);
+	for (int i = first; i < consumer->piece.end && !OidIsValid(consumer->element); i++)
 	{
-		for (int i = consumer->piece.first; i < consumer->piece.end; i++)
-			call_handler(consumer, consumer->messages[i].record, i, 1);
+		if (count > 1)
+			note_in_hand(consumer, i, 1);
+		call_handler(consumer, consumer->messages[i].record, i, 1);
 	}
 	/* A deferred trigger may be of any of them. */
-	sweep_crash_note_in_hand(SWEEP_CRASH_NOTE_ALL);
+	if (count > 1 && !OidIsValid(consumer->element))
+		note_in_hand(consumer, first, count);
 	acknowledge(consumer);
 	consumer->awaited = sweep_remote_awaits();
 }
@@ -142,7 +155,6 @@ call_handler(SweepConsumer *consumer, Datum argument, int first, int count)
 	sweep_worker_report_activity(activity);
 	for (int i = first; i < first + count; i++)
 		consumer->messages[i].called = true;
-	sweep_crash_note_in_hand(count == 1 ? first - consumer->piece.first : SWEEP_CRASH_NOTE_ALL);
 	sweep_timer_arm_statement(timeout_ms(consumer, &consumer->messages[first]));
 	sweep_door_put_back(consumer->meaning, consumer->role, GUC_ACTION_SET);
 	(void) sweep_sql_execute_plan(consumer->call, &argument, NULL);

@@ -10,8 +10,6 @@
 #include "postgres.h"
 
 #include "miscadmin.h"
-#include "catalog/pg_type.h"
-#include "utils/array.h"
 #include "utils/memutils.h"
 
 #include "base/clock.h"
@@ -22,15 +20,11 @@
 #include "base/shared.h"
 #include "base/sql.h"
 #include "base/worker.h"
-#include "process/crash_note.h"
 #include "process/consumer_pool.h"
 #include "process/pool.h"
 
 static SweepStatement wanted_consumers_sql = {
 	.text = "SELECT consumer_id, queue, run_as, concurrency FROM sweep._wanted_consumers()"};
-static SweepStatement count_crash_sql = {
-	.text = "SELECT sweep._count_crash($1, $2)",
-	.types = {INT4OID, INT8ARRAYOID}};
 static SweepStatement forget_once_sql = {.text = "SELECT sweep._forget_once()"};
 
 #define LONG_LIFE_US (INT64CONST(60) * 1000000)
@@ -53,74 +47,15 @@ typedef struct Wanted
 StaticAssertDecl(offsetof(Wanted, consumer_id) == 0, "it is found by its first field");
 
 static List *wanted = NIL;		/* of Wanted */
-static List *notes = NIL;		/* of SweepCrashNote, as of this tick */
-static MemoryContext notes_context = NULL;	/* of the list, which outlives the transaction that counts them */
-static bool notes_left = false; /* some could not be counted in this tick */
 static long next_ms = -1;
 static SweepPool pool = {NULL};
 
-static void count_crashes(void);
-static void read_wanted(void);
-static void free_orphans(void);
 static void dismiss_unwanted(void);
 static void start_missing(Wanted *consumer, SweepRefusal *refusal, const char **role_name);
 static SweepRefusal start_process(const Wanted *consumer);
-static void note_shortage(SweepRefusal refusal, SweepShortage *said, const char *role_name);
 
 void
 sweep_consumer_pool_read(const SweepDatabaseRecord *record)
-{
-	if (!record->consumers_counted)
-		count_crashes();
-	read_wanted();
-	if (sweep_monotonic_us() >= record->minute_us)
-		(void) sweep_sql_execute(&forget_once_sql, NULL, NULL);
-}
-
-/* Once after each start of the server. The note of a process that is alive is not of a crash. */
-static void
-count_crashes(void)
-{
-	ListCell   *cell;
-	MemoryContext old;
-
-	if (notes_context == NULL)
-		notes_context = AllocSetContextCreate(TopMemoryContext, "pg_sweep crash notes", ALLOCSET_SMALL_SIZES);
-	MemoryContextReset(notes_context);
-	old = MemoryContextSwitchTo(notes_context);
-	notes = sweep_crash_note_list(NOTE_OF_CONSUMER);
-	MemoryContextSwitchTo(old);
-	notes_left = false;
-	foreach(cell, notes)
-	{
-		SweepCrashNote *note = lfirst(cell);
-		SweepConsumerSlot slot;
-		Datum		values[2];
-		Datum	   *ids;
-
-		if (sweep_consumer_shared_look(note->slot, &slot) != CONSUMER_FREE)
-		{
-			notes = foreach_delete_current(notes, cell);
-			continue;
-		}
-		if (note->count == 0)
-			continue;
-		ids = palloc(sizeof(Datum) * note->count);
-		for (int i = 0; i < note->count; i++)
-			ids[i] = Int64GetDatum(note->message_ids[i]);
-		values[0] = Int32GetDatum(note->queue_id);
-		values[1] = PointerGetDatum(construct_array(ids, note->count, INT8OID, sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
-		(void) sweep_sql_execute(&count_crash_sql, values, NULL);
-		/* Another transaction is dropping the queue: when that has ended the outcome is known. */
-		if (sweep_sql_bool(1))
-			continue;
-		notes = foreach_delete_current(notes, cell);
-		notes_left = true;
-	}
-}
-
-static void
-read_wanted(void)
 {
 	ListCell   *cell;
 	uint64		count;
@@ -143,40 +78,28 @@ read_wanted(void)
 		consumer->concurrency = sweep_sql_int32(4);
 		consumer->listed = true;
 	}
+	if (sweep_monotonic_us() >= record->minute_us)
+		(void) sweep_sql_execute(&forget_once_sql, NULL, NULL);
 }
 
 void
 sweep_consumer_pool_adjust(SweepDatabaseRecord *record)
 {
+	SweepCapacity capacity = {"consumers", sweep_max_consumers, "pg_sweep.max_consumers", "lower the concurrency of consumers", sweep_processes_count,
+		&sweep_shared()->consumers_said_us};
 	SweepRefusal refusal = REFUSED_NOT;
 	const char *role_name = NULL;
 	ListCell   *cell;
 
-	foreach(cell, notes)
-		sweep_crash_note_remove(lfirst(cell));
-	notes = NIL;
-	record->consumers_counted = !notes_left;
 	next_ms = -1;
 	sweep_pool_prepare(&pool, sweep_consumer_shared_count());
-	free_orphans();
 	dismiss_unwanted();
 	sweep_consumer_shared_dismiss_excess(MyDatabaseId);
 	foreach(cell, wanted)
 		start_missing(lfirst(cell), &refusal, &role_name);
-	note_shortage(refusal, &record->consumers, role_name);
-}
-
-/* Slots of workers that ended before they were attached, or never came up. */
-static void
-free_orphans(void)
-{
-	for (int i = 0; i < sweep_consumer_shared_count(); i++)
-	{
-		SweepConsumerSlot slot;
-
-		if (sweep_consumer_shared_look(i, &slot) == CONSUMER_STARTING && sweep_pool_has_lost(&pool, i, slot.claimed_us))
-			sweep_consumer_shared_unclaim(i);
-	}
+	/* While one is only not tried again yet, they still wait. */
+	if (refusal != REFUSED_NOT || next_ms < 0)
+		sweep_quota_log_shortage(&capacity, refusal, &record->consumers, role_name);
 }
 
 static void
@@ -187,12 +110,13 @@ dismiss_unwanted(void)
 	for (int i = 0; i < sweep_consumer_shared_count(); i++)
 	{
 		SweepConsumerSlot slot;
-		const Wanted *consumer;
+		SweepConsumerState state = sweep_consumer_shared_look(i, &slot);
 
-		if (sweep_consumer_shared_look(i, &slot) == CONSUMER_FREE)
-			continue;
-		consumer = sweep_known_find(&wanted, slot.consumer_id, sizeof(Wanted), TopMemoryContext);
-		if (!consumer->listed)
+		/* Its worker ended before it was attached, or never came up. */
+		if (state == CONSUMER_STARTING && sweep_pool_has_lost(&pool, i, slot.claimed_us))
+			sweep_consumer_shared_unclaim(i);
+		else if (state != CONSUMER_FREE &&
+				 !((const Wanted *) sweep_known_find(&wanted, slot.consumer_id, sizeof(Wanted), TopMemoryContext))->listed)
 			sweep_consumer_shared_dismiss(MyDatabaseId, slot.consumer_id, 1);
 	}
 	foreach(cell, wanted)
@@ -267,18 +191,6 @@ start_process(const Wanted *consumer)
 		return REFUSED_NOT;
 	sweep_consumer_shared_unclaim(args.index);
 	return REFUSED_PROCESSES;
-}
-
-/* While one is only not tried again yet, they still wait. */
-static void
-note_shortage(SweepRefusal refusal, SweepShortage *said, const char *role_name)
-{
-	SweepCapacity capacity = {"consumers", sweep_max_consumers, "pg_sweep.max_consumers", "lower the concurrency of consumers", sweep_processes_count,
-		&sweep_shared()->consumers_said_us};
-
-	if (refusal == REFUSED_NOT && next_ms >= 0)
-		return;
-	sweep_quota_log_shortage(&capacity, refusal, said, role_name);
 }
 
 long

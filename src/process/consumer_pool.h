@@ -7,10 +7,7 @@
 
 #include "base/shared.h"
 
-/*
- * In a transaction of the scheduler: counts what was being handled when the server went down, and reads
- * which processes are wanted.
- */
+/* In a transaction of the scheduler: reads which processes are wanted. */
 extern void sweep_consumer_pool_read(const SweepDatabaseRecord *record);
 
 /*

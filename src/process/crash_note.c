@@ -4,8 +4,8 @@
  *
  * A handler that crashes its process takes the whole server with it, and shared memory, so nothing in
  * there could tell which message it was, and the message would be tried for ever, with the server going
- * down each time. Before a consumer calls a handler it therefore writes the ids of the messages to a file of its
- * own, then which of them is in hand whenever that changes, and when they are done it writes that there are
+ * down each time. Before a consumer calls a handler it therefore writes the ids of the messages that are in hand to a file
+ * of its own, and when they are done it writes that there are
  * none: plain writes of a few bytes, no flush, because the operating system survives what happens to our
  * process. The exit callback of the process removes the file. The messages that the next scheduler of the
  * database finds in the file were in hand when the server went down; it counts them in sweep.consumer_crash. The process of a run notes its number and job in the same way; that
@@ -18,14 +18,27 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "catalog/pg_type.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "storage/fd.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
 
+#include "base/consumer_shared.h"
+#include "base/lock.h"
 #include "process/crash_note.h"
 
+static SweepStatement count_crash_sql = {
+	.text = "SELECT sweep._count_crash($1, $2)",
+	.types = {INT4OID, INT8ARRAYOID}};
+static SweepStatement count_run_crashes_sql = {
+	.text = "SELECT sweep._count_run_crashes($1)",
+	.types = {TEXTARRAYOID}};
+
 #define NOTE_PREFIX "pg_sweep."
-#define NOTE_MAGIC 0x53574550
+/* Another one when the header changes: a note of another version says nothing. */
+#define NOTE_MAGIC 0x53574551
 #define MOST_MESSAGES 10000
 
 typedef struct NoteHeader
@@ -33,16 +46,30 @@ typedef struct NoteHeader
 	uint32		magic;
 	int32		queue_id;
 	int32		count;
-	int32		in_hand;		/* index of a message; negative: all of them */
 } NoteHeader;
+
+/* A note that was found. */
+typedef struct CrashNote
+{
+	char	   *path;
+	int			slot;			/* of the process that wrote it */
+	int32		queue_id;
+	int			count;			/* 0 = nothing was in hand */
+	int64	   *message_ids;
+} CrashNote;
 
 static int	note_file = -1;
 static char note_path[MAXPGPATH];
-static int	note_count;
-static int32 note_in_hand;
 
-static void write_note(const void *data, size_t size, off_t offset);
-static bool read_note(const char *path, SweepCrashNote *note);
+static const char *found_kind;
+static List *found = NIL;		/* of CrashNote, of that kind; in the transaction only those that are counted stay */
+static bool left;				/* some could not be counted */
+
+static void list_notes(void);
+static bool read_note(const char *path, CrashNote *note);
+static void count_work(void *arg);
+static bool is_alive(const CrashNote *note);
+static bool count_messages(const CrashNote *note);
 
 void
 sweep_crash_note_open(const char *kind, int slot)
@@ -55,50 +82,31 @@ sweep_crash_note_open(const char *kind, int slot)
 				 errmsg("could not create file \"%s\": %m", note_path)));
 }
 
+/* When it cannot be written, a crash is not counted; nothing else depends on it. */
 void
 sweep_crash_note_write(int32 queue_id, const int64 *message_ids, int count)
 {
-	NoteHeader	header = {.magic = NOTE_MAGIC, .queue_id = queue_id, .count = count, .in_hand = SWEEP_CRASH_NOTE_ALL};
+	static bool complained = false;
+	NoteHeader	header = {.magic = NOTE_MAGIC, .queue_id = queue_id, .count = count};
 	size_t		size = sizeof(header) + sizeof(int64) * count;
 	char	   *note = palloc(size);
 
 	memcpy(note, &header, sizeof(header));
 	memcpy(note + sizeof(header), message_ids, sizeof(int64) * count);
-	write_note(note, size, 0);
-	note_count = count;
-	note_in_hand = header.in_hand;
+	if (pg_pwrite(note_file, note, size, 0) != (ssize_t) size && !complained)
+	{
+		complained = true;
+		ereport(WARNING,
+				(errcode_for_file_access(),
+				 errmsg("could not write to file \"%s\": %m", note_path)));
+	}
 	pfree(note);
-}
-
-void
-sweep_crash_note_in_hand(int32 index)
-{
-	if (index == note_in_hand || note_count == 1)
-		return;
-	write_note(&index, sizeof(index), offsetof(NoteHeader, in_hand));
-	note_in_hand = index;
 }
 
 void
 sweep_crash_note_clear(void)
 {
-	NoteHeader	header = {.magic = NOTE_MAGIC};
-
-	write_note(&header, sizeof(header), 0);
-}
-
-/* Without it a crash is not counted; nothing else depends on it. */
-static void
-write_note(const void *data, size_t size, off_t offset)
-{
-	static bool complained = false;
-
-	if (pg_pwrite(note_file, data, size, offset) == (ssize_t) size || complained)
-		return;
-	complained = true;
-	ereport(WARNING,
-			(errcode_for_file_access(),
-			 errmsg("could not write to file \"%s\": %m", note_path)));
+	sweep_crash_note_write(0, &(int64) {0}, 0);
 }
 
 void
@@ -111,37 +119,54 @@ sweep_crash_note_close(void)
 	note_file = -1;
 }
 
-List *
-sweep_crash_note_list(const char *kind)
+bool
+sweep_crash_note_count(const char *kind, bool (*transact) (SweepWork work), bool *counted)
+{
+	ListCell   *cell;
+
+	if (*counted)
+		return true;
+	found_kind = kind;
+	left = false;
+	list_notes();
+	if (found != NIL && !transact(count_work))
+		return false;
+	foreach(cell, found)
+		(void) unlink(((const CrashNote *) lfirst(cell))->path);
+	*counted = !left;
+	return true;
+}
+
+static void
+list_notes(void)
 {
 	DIR		   *directory = AllocateDir(PG_STAT_TMP_DIR);
 	struct dirent *entry;
-	char	   *prefix = psprintf(NOTE_PREFIX "%u.%s", MyDatabaseId, kind);
-	List	   *notes = NIL;
+	char	   *prefix = psprintf(NOTE_PREFIX "%u.%s", MyDatabaseId, found_kind);
 
+	found = NIL;
 	while ((entry = ReadDirExtended(directory, PG_STAT_TMP_DIR, LOG)) != NULL)
 	{
-		SweepCrashNote *note;
+		CrashNote  *note;
 		char	   *end;
 
 		if (strncmp(entry->d_name, prefix, strlen(prefix)) != 0)
 			continue;
-		note = palloc0(sizeof(SweepCrashNote));
+		note = palloc0(sizeof(CrashNote));
 		note->slot = (int) strtol(entry->d_name + strlen(prefix), &end, 10);
 		if (*end != '\0')
 			continue;
 		note->path = psprintf(PG_STAT_TMP_DIR "/%s", entry->d_name);
 		if (!read_note(note->path, note))
 			note->count = 0;
-		notes = lappend(notes, note);
+		found = lappend(found, note);
 	}
 	FreeDir(directory);
-	return notes;
 }
 
 /* Reads what was in hand. A file that is not as we write it says nothing. */
 static bool
-read_note(const char *path, SweepCrashNote *note)
+read_note(const char *path, CrashNote *note)
 {
 	NoteHeader	header;
 	int			file = OpenTransientFile(path, O_RDONLY | PG_BINARY);
@@ -157,19 +182,65 @@ read_note(const char *path, SweepCrashNote *note)
 		note->queue_id = header.queue_id;
 		note->count = header.count;
 		note->message_ids = palloc(size);
-		whole = read(file, note->message_ids, size) == size && header.in_hand < header.count;
-		if (header.in_hand >= 0)
-		{
-			note->message_ids += header.in_hand;
-			note->count = 1;
-		}
+		whole = read(file, note->message_ids, size) == size;
 	}
 	(void) CloseTransientFile(file);
 	return whole;
 }
 
-void
-sweep_crash_note_remove(const SweepCrashNote *note)
+static void
+count_work(void *arg)
 {
-	(void) unlink(note->path);
+	bool		of_runs = strcmp(found_kind, NOTE_OF_RUN) == 0;
+	Datum	   *jobs = palloc(sizeof(Datum) * list_length(found));
+	int			count = 0;
+	Datum		value;
+	ListCell   *cell;
+
+	foreach(cell, found)
+	{
+		const CrashNote *note = lfirst(cell);
+		bool		alive = is_alive(note);
+
+		if (!alive && of_runs)
+			jobs[count++] = CStringGetTextDatum((const char *) &note->message_ids[1]);
+		else if (alive || !count_messages(note))
+		{
+			left |= !alive;
+			found = foreach_delete_current(found, cell);
+		}
+	}
+	value = PointerGetDatum(construct_array(jobs, count, TEXTOID, -1, false, TYPALIGN_INT));
+	if (of_runs)
+		(void) sweep_sql_execute(&count_run_crashes_sql, &value, NULL);
+}
+
+/* Its process is, when the scheduler alone was started again; that of a run may also wait for its next run. */
+static bool
+is_alive(const CrashNote *note)
+{
+	SweepConsumerSlot slot;
+
+	if (strcmp(found_kind, NOTE_OF_RUN) != 0)
+		return sweep_consumer_shared_look(note->slot, &slot) != CONSUMER_FREE;
+	if (note->count == 0 || !sweep_lock_acquire_number(SWEEP_LOCK_RUN, note->message_ids[0]))
+		return true;
+	sweep_lock_give_back_number(SWEEP_LOCK_RUN, note->message_ids[0]);
+	return false;
+}
+
+/* False when another transaction is dropping the queue: when that has ended the outcome is known. */
+static bool
+count_messages(const CrashNote *note)
+{
+	Datum	   *ids = palloc(sizeof(Datum) * note->count);
+	Datum		values[2] = {Int32GetDatum(note->queue_id)};
+
+	if (note->count == 0)
+		return true;
+	for (int i = 0; i < note->count; i++)
+		ids[i] = Int64GetDatum(note->message_ids[i]);
+	values[1] = PointerGetDatum(construct_array(ids, note->count, INT8OID, sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
+	(void) sweep_sql_execute(&count_crash_sql, values, NULL);
+	return sweep_sql_bool(1);
 }

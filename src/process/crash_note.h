@@ -5,41 +5,27 @@
 #ifndef SWEEP_CRASH_NOTE_H
 #define SWEEP_CRASH_NOTE_H
 
-#include "nodes/pg_list.h"
+#include "base/sql.h"
 
 #define NOTE_OF_CONSUMER ""
 #define NOTE_OF_RUN "run."
 
-typedef struct SweepCrashNote
-{
-	char	   *path;
-	int			slot;			/* of the process that wrote it */
-	int32		queue_id;
-	int			count;
-	int64	   *message_ids;	/* that were in hand */
-} SweepCrashNote;
-
-#define SWEEP_CRASH_NOTE_ALL (-1)
-
 /* Opens the note of this process in its slot. Kind: NOTE_OF_CONSUMER or NOTE_OF_RUN, whose number is its only message. */
 extern void sweep_crash_note_open(const char *kind, int slot);
 
-/* Before handlers are called: these messages are being handled, and all are in hand. */
+/* Before a handler is called: these messages are in hand from now on, and no others. */
 extern void sweep_crash_note_write(int32 queue_id, const int64 *message_ids, int count);
 
-/* The one of them that is in hand from now on, by its index, or SWEEP_CRASH_NOTE_ALL. */
-extern void sweep_crash_note_in_hand(int32 index);
-
-/* They are no longer. */
+/* None are. */
 extern void sweep_crash_note_clear(void);
 
 /* Removes the note, when the process ends. */
 extern void sweep_crash_note_close(void);
 
-/* The notes of processes of this database, as a list of SweepCrashNote in the current context. */
-extern List *sweep_crash_note_list(const char *kind);
-
-/* Its messages are counted. */
-extern void sweep_crash_note_remove(const SweepCrashNote *note);
+/*
+ * In the scheduler: counts what was in hand when the server went down, in a transaction of its own, unless *counted says that this was done
+ * since the server has started. False when the transaction has failed.
+ */
+extern bool sweep_crash_note_count(const char *kind, bool (*transact) (SweepWork work), bool *counted);
 
 #endif							/* SWEEP_CRASH_NOTE_H */

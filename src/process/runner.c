@@ -13,7 +13,6 @@
 #include "catalog/pg_type.h"
 #include "pgstat.h"
 #include "storage/ipc.h"
-#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 
@@ -42,9 +41,6 @@ static SweepStatement read_follower_sql = {
 		" FROM sweep.run_live r JOIN sweep.job_definition j ON j.name = r.job AND j.run_as = r.run_as JOIN sweep.job_state s ON s.job = j.name WHERE r.run_id = $1 AND r.status = 'waiting' "
 		"AND NOT EXISTS (SELECT FROM sweep.control) AND s.all_paused_at IS NULL AND s.paused_at IS NULL AND s.crashes = 0 AND (NOT s.as_user OR sweep._is_user(r.run_as)) AND r.xmax = 0",
 	.types = {INT8OID}};
-static SweepStatement count_run_crashes_sql = {
-	.text = "SELECT sweep._count_run_crashes($1)",
-	.types = {TEXTARRAYOID}};
 
 /* Time for which an idle process waits for another run, and after which it takes no other one, in us. */
 #define IDLE_US INT64CONST(100000)
@@ -65,7 +61,6 @@ typedef struct RunnerContext
 } RunnerContext;
 
 static SweepSlot *next_wanted(void);
-static void count_crashes(void *arg);
 static void perform(void);
 static void read_work(void *arg);
 static void name_session(const SweepRun *run);
@@ -77,7 +72,6 @@ static bool await_run(void);
 static void give_slot_back(int code, Datum arg);
 
 static RunnerContext runner;
-static List *crashes = NIL;	/* of SweepCrashNote */
 
 SweepRefusal
 sweep_runner_start(SweepPool *pool, const SweepRun *run, int64 expected_rows, bool unlimited, bool preferred, bool *started)
@@ -250,48 +244,6 @@ sweep_runner_fail_start(SweepSlot *slot)
 	sweep_shared_lock(LW_EXCLUSIVE);
 	slot->state = SLOT_FREE;
 	sweep_shared_unlock();
-}
-
-bool
-sweep_runner_count_crashes(bool (*transact) (SweepWork work), SweepDatabaseRecord *record)
-{
-	ListCell   *cell;
-
-	if (record->runs_counted)
-		return true;
-	crashes = sweep_crash_note_list(NOTE_OF_RUN);
-	if (crashes != NIL && !transact(count_crashes))
-		return false;
-	foreach(cell, crashes)
-		sweep_crash_note_remove(lfirst(cell));
-	record->runs_counted = true;
-	return true;
-}
-
-/* Not those of runs that are alive, when the scheduler alone was started again. */
-static void
-count_crashes(void *arg)
-{
-	Datum	   *jobs = palloc(sizeof(Datum) * list_length(crashes));
-	int			count = 0;
-	Datum		value;
-	ListCell   *cell;
-
-	foreach(cell, crashes)
-	{
-		const SweepCrashNote *note = lfirst(cell);
-
-		/* The process may be alive, and wait for its next run. */
-		if (note->count == 0 || !sweep_lock_acquire_number(SWEEP_LOCK_RUN, note->message_ids[0]))
-		{
-			crashes = foreach_delete_current(crashes, cell);
-			continue;
-		}
-		sweep_lock_give_back_number(SWEEP_LOCK_RUN, note->message_ids[0]);
-		jobs[count++] = CStringGetTextDatum((const char *) &note->message_ids[1]);
-	}
-	value = PointerGetDatum(construct_array(jobs, count, TEXTOID, -1, false, TYPALIGN_INT));
-	(void) sweep_sql_execute(&count_run_crashes_sql, &value, NULL);
 }
 
 /* With the name of its job behind the number: the row of the run may not have reached the disk. */

@@ -36,12 +36,6 @@ extern void sweep_runner_fail_start(SweepSlot *slot);
 /* Whether a run that is in progress, in any database, has begun within the last seconds: it may end soon. */
 extern bool sweep_runner_any_young(void);
 
-/*
- * Once after each start of the server, before the first run is started: counts for their jobs the runs that were in progress when the server went down, in a
- * transaction of its own. False when that could not be done yet.
- */
-extern bool sweep_runner_count_crashes(bool (*transact) (SweepWork work), SweepDatabaseRecord *record);
-
 extern PGDLLEXPORT void sweep_runner_main(Datum arg);
 
 #endif							/* SWEEP_RUNNER_H */

@@ -29,6 +29,7 @@
 #include "engine/definition.h"
 #include "engine/run_row.h"
 #include "process/consumer_pool.h"
+#include "process/crash_note.h"
 #include "process/due.h"
 #include "process/notify.h"
 #include "process/pool.h"
@@ -178,14 +179,14 @@ scheduler_tick(void)
 	scheduler.now = GetCurrentTimestamp();
 	(void) sweep_notify_send(LOCK_TIMEOUT);
 	/* Runs that wait already come first, because sessions may be waiting for them. */
-	if (sweep_runner_count_crashes(transact, scheduler.record) && transact(startable_work))
+	if (sweep_crash_note_count(NOTE_OF_RUN, transact, &scheduler.record->runs_counted) && transact(startable_work))
 	{
 		bool		minute = sweep_monotonic_us() >= scheduler.record->minute_us;
 
 		start_runs();
 		if (sweep_due_queue(scheduler.now, transact, scheduler.record, &scheduler.due) && scheduler.due.news && transact(startable_work))
 			start_runs();
-		if (transact(end_work))
+		if (sweep_crash_note_count(NOTE_OF_CONSUMER, transact, &scheduler.record->consumers_counted) && transact(end_work))
 		{
 			sweep_consumer_pool_adjust(scheduler.record);
 			if (minute)
