@@ -118,18 +118,14 @@ count_rows(Relation relation, Snapshot snapshot, HTAB *counts, bool dead)
 }
 
 /* Counts the rows of both tables; closes these, and unregisters the snapshot. */
-static HTAB *
-count_all(const Tables *tables, Snapshot snapshot)
+static void
+count_all(const Tables *tables, Snapshot snapshot, HTAB *counts)
 {
-	HASHCTL		control = {.keysize = sizeof(int32), .entrysize = sizeof(State), .hcxt = CurrentMemoryContext};
-	HTAB	   *counts = hash_create("pg_sweep counted queues", 256, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-
 	count_rows(tables->messages, snapshot, counts, false);
 	count_rows(tables->dead, snapshot, counts, true);
 	UnregisterSnapshot(snapshot);
 	relation_close(tables->messages, AccessShareLock);
 	relation_close(tables->dead, AccessShareLock);
-	return counts;
 }
 
 /*
@@ -222,13 +218,13 @@ end_count(Oid relation, HTAB *counts)
 }
 
 /*
- * Makes the counters valid and returns NULL; if that fails, returns the counts. One process counts at a time, and a process that has
- * waited for it finds the counters valid.
+ * Makes the counters valid; false if that fails, and the table has the counts instead. One process counts at a time, and a process that
+ * has waited for it finds the counters valid.
  */
-static HTAB *
-count_queues(Oid relation)
+static bool
+make_counters(Oid relation, HTAB *counts)
 {
-	HTAB	   *counts = NULL;
+	bool		valid = true;
 	Tables		tables;
 	Snapshot	snapshot;
 	LOCKTAG		tag;
@@ -238,12 +234,11 @@ count_queues(Oid relation)
 	snapshot = begin_count(relation, &tables);
 	if (snapshot != NULL)
 	{
-		counts = count_all(&tables, snapshot);
-		if (end_count(relation, counts))
-			counts = NULL;
+		count_all(&tables, snapshot, counts);
+		valid = end_count(relation, counts);
 	}
 	LockRelease(&tag, ExclusiveLock, false);
-	return counts;
+	return valid;
 }
 
 /* Adds a message that waits to the state of its queue. */
@@ -367,35 +362,28 @@ put_state(ReturnSetInfo *result, const State *state)
 }
 
 /*
- * With valid counters (counts is NULL): puts out a row for each slot of this database. Otherwise fills each count with the rest of
- * the state of its queue, and adds one for a queue that has a slot and no rows; the caller puts them out.
+ * Adds the states of the slots of this database to the table. Without valid counters, the numbers that were counted stay, which are none
+ * for a queue that has a slot and no rows.
  */
 static void
-put_states(ReturnSetInfo *result, Oid relation, HTAB *counts)
+add_slots(HTAB *table, Oid relation, bool valid)
 {
 	State	  **states = palloc0(sizeof(State *) * sweep_max_queues);
 	State		state;
 
 	for (int i = 0; i < sweep_max_queues; i++)
-		if (copy_slot(sweep_queue_slot(i), relation, &state))
-			states[i] = memcpy(palloc(sizeof(State)), &state, sizeof(State));
-	add_in_flight(states);
-	for (int i = 0; i < sweep_max_queues; i++)
 	{
-		State	   *count;
-
-		if (states[i] == NULL)
+		if (!copy_slot(sweep_queue_slot(i), relation, &state))
 			continue;
-		if (counts == NULL)
-			put_state(result, states[i]);
-		else
+		states[i] = count_of(table, state.queue_id);
+		if (!valid)
 		{
-			count = count_of(counts, states[i]->queue_id);
-			memcpy(states[i]->rows, count->rows, sizeof(count->rows));
-			states[i]->dead = count->dead;
-			*count = *states[i];
+			memcpy(state.rows, states[i]->rows, sizeof(state.rows));
+			state.dead = states[i]->dead;
 		}
+		*states[i] = state;
 	}
+	add_in_flight(states);
 }
 
 /* SQL: sweep._queue_states() RETURNS SETOF record */
@@ -404,9 +392,10 @@ sweep_queue_states(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
 	Oid			relation = sweep_queue_relation();
-	HTAB	   *counts;
+	HASHCTL		control = {.keysize = sizeof(int32), .entrysize = sizeof(State), .hcxt = CurrentMemoryContext};
+	HTAB	   *table = hash_create("pg_sweep queues", 256, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	HASH_SEQ_STATUS scan;
-	State	   *count;
+	State	   *state;
 
 	InitMaterializedSRF(fcinfo, 0);
 	/* 0.1.0 and 0.2.0 declare other columns. */
@@ -415,19 +404,16 @@ sweep_queue_states(PG_FUNCTION_ARGS)
 	if (sweep_queue_memory_exists() && !RecoveryInProgress())
 	{
 		sweep_prepared_settle();
-		counts = count_queues(relation);
-		put_states(result, relation, counts);
+		add_slots(table, relation, make_counters(relation, table));
 	}
 	else
 	{
 		Tables		tables = open_tables(relation);
 
-		counts = count_all(&tables, RegisterSnapshot(GetLatestSnapshot()));
+		count_all(&tables, RegisterSnapshot(GetLatestSnapshot()), table);
 	}
-	if (counts == NULL)
-		return (Datum) 0;
-	hash_seq_init(&scan, counts);
-	while ((count = hash_seq_search(&scan)) != NULL)
-		put_state(result, count);
+	hash_seq_init(&scan, table);
+	while ((state = hash_seq_search(&scan)) != NULL)
+		put_state(result, state);
 	return (Datum) 0;
 }
