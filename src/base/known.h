@@ -11,6 +11,24 @@
  * The member of the list with that number, which is its first field, of four bytes. If there is none, one with zeroes is added: it lives in
  * that context, as does the list, unless the caller takes it from the list and frees it.
  */
-extern void *sweep_known_find(List **list, uint32 number, Size size, MemoryContext context);
+static inline void *
+sweep_known_find(List **list, uint32 number, Size size, MemoryContext context)
+{
+	ListCell   *cell;
+	MemoryContext old;
+	uint32	   *added;
+
+	foreach(cell, *list)
+	{
+		if (*(uint32 *) lfirst(cell) == number)
+			return lfirst(cell);
+	}
+	old = MemoryContextSwitchTo(context);
+	added = palloc0(size);
+	*added = number;
+	*list = lappend(*list, added);
+	MemoryContextSwitchTo(old);
+	return added;
+}
 
 #endif							/* SWEEP_KNOWN_H */
