@@ -53,10 +53,8 @@ static void transact(SweepWork work, void *arg);
 static void prepare_work(void *arg);
 static SweepSlot *claim_slot(const CallRequest *request);
 static void release_slot(int code, Datum arg);
-static void archive_work(void *arg);
 static void report_outcome(SweepRun *run);
 static void look_work(void *arg);
-static void outcome_work(void *arg);
 static void wait_for_change(long timeout_ms);
 
 /* The shared slot of the run in progress in this session. */
@@ -71,6 +69,7 @@ Datum
 sweep_run_call(PG_FUNCTION_ARGS)
 {
 	CallRequest request = {0};
+	SweepExecution archive = {&sweep_archive_sql, (Datum[]) {BoolGetDatum(true)}, NULL};
 	ErrorData  *error = NULL;
 	MemoryContext old;
 
@@ -102,7 +101,7 @@ sweep_run_call(PG_FUNCTION_ARGS)
 	sweep_run_perform(request.run);
 	if (session_slot != NULL)
 		release_slot(0, 0);
-	else if (sweep_txn_execute(&(SweepTxnPolicy) {.error_context = PortalContext}, archive_work, NULL, &error) == TXN_FAILED)
+	else if (sweep_txn_execute(&(SweepTxnPolicy) {.error_context = PortalContext}, sweep_sql_execute_work, &archive, &error) == TXN_FAILED)
 		ereport(WARNING, (errmsg("history of runs could not be kept: %s", error->message)));
 	sweep_sql_leave_call();
 	report_outcome(request.run);
@@ -171,14 +170,6 @@ release_slot(int code, Datum arg)
 	session_slot = NULL;
 	if (slot != NULL)
 		sweep_shared_release(slot, true, false);
-}
-
-static void
-archive_work(void *arg)
-{
-	Datum		age_out = BoolGetDatum(true);
-
-	(void) sweep_sql_execute(&sweep_archive_sql, &age_out, NULL);
 }
 
 static void
@@ -254,18 +245,10 @@ static void
 look_work(void *arg)
 {
 	WaitRequest *request = arg;
-
-	sweep_txn_hide_context(outcome_work, request);
-	request->outcome = sweep_sql_text(1, PortalContext);
-}
-
-static void
-outcome_work(void *arg)
-{
-	const WaitRequest *request = arg;
 	Datum		values[] = {ObjectIdGetDatum(GetUserId()), Int64GetDatum(request->run_id), BoolGetDatum(request->is_late)};
 
-	(void) sweep_sql_execute(&wait_sql, values, NULL);
+	sweep_txn_hide_context(sweep_sql_execute_work, &(SweepExecution) {&wait_sql, values, NULL});
+	request->outcome = sweep_sql_text(1, PortalContext);
 }
 
 static void

@@ -111,6 +111,14 @@ sweep_sql_execute(SweepStatement *statement, Datum *values, const char *nulls)
 	return count;
 }
 
+void
+sweep_sql_execute_work(void *arg)
+{
+	const SweepExecution *work = arg;
+
+	(void) sweep_sql_execute(work->statement, work->values, work->nulls);
+}
+
 int64
 sweep_sql_next_value(Oid sequence)
 {

@@ -46,6 +46,16 @@ extern void sweep_sql_end_transaction(void);
  */
 extern uint64 sweep_sql_execute(SweepStatement *statement, Datum *values, const char *nulls);
 
+/* The same as a SweepWork, whose argument is the execution. */
+typedef struct SweepExecution
+{
+	SweepStatement *statement;
+	Datum	   *values;
+	const char *nulls;
+} SweepExecution;
+
+extern void sweep_sql_execute_work(void *execution);
+
 /* The next number of a sequence of the engine, without a statement. Works in a worker whose transaction is read-only, too. */
 extern int64 sweep_sql_next_value(Oid sequence);
 

@@ -37,13 +37,6 @@ static SweepStatement range_statements_sql = {
 /* How often statements are made for a partition that is none of the table any more when it is locked. */
 #define MAX_MAKINGS 10
 
-/* The parameters of the statement that makes the others. */
-typedef struct Request
-{
-	Datum	   *values;
-	const char *nulls;
-} Request;
-
 bool		sweep_range_preparing = false;
 
 static void forget(SweepRangeKept *kept);
@@ -52,7 +45,6 @@ static bool is_in_target(const SweepRangeKept *kept);
 static Oid	find_table(const char *name);
 static void lock_table(const char *name, LOCKMODE mode);
 static void make(SweepRangeKept *kept, bool again, const char *part, TimestampTz as_of);
-static void make_work(void *arg);
 
 SweepRangeKept *
 sweep_range_keep(FmgrInfo *function, Jsonb *args)
@@ -203,7 +195,7 @@ make(SweepRangeKept *kept, bool again, const char *part, TimestampTz as_of)
 	const char	nulls[] = {' ', ' ', ' ', ' ', ' ', part != NULL ? ' ' : 'n', kept->parts != NULL ? ' ' : 'n', ' '};
 
 	sweep_range_preparing = true;
-	sweep_txn_hide_context(make_work, &(Request) {values, nulls});
+	sweep_txn_hide_context(sweep_sql_execute_work, &(SweepExecution) {&range_statements_sql, values, nulls});
 	for (int after = 0; after <= 1; after++)
 	{
 		SweepRangeStatements *statements = &kept->statements[after];
@@ -234,14 +226,6 @@ make(SweepRangeKept *kept, bool again, const char *part, TimestampTz as_of)
 	sweep_range_preparing = false;
 	kept->again = again;
 	kept->made = true;
-}
-
-static void
-make_work(void *arg)
-{
-	const Request *request = arg;
-
-	(void) sweep_sql_execute(&range_statements_sql, request->values, request->nulls);
 }
 
 /* Parameters: the size, the cursor, as_of, the last key of the batch as a cursor, the run_id, places and their tables. */

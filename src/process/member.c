@@ -25,8 +25,6 @@ static SweepStatement add_member_sql = {
 /* Entry function of the process that adds it. */
 extern PGDLLEXPORT void sweep_member_main(Datum arg);
 
-static void add_work(void *arg);
-
 PG_FUNCTION_INFO_V1(sweep_member_add_apart);
 
 /* SQL: sweep._add_member_apart(role regrole) RETURNS void */
@@ -60,15 +58,9 @@ sweep_member_main(Datum arg)
 	sweep_worker_connect_engine(args.database);
 	/* The caller may hold the lock; it then goes on without this process. */
 	sweep_worker_set("lock_timeout", "2s");
-	if (sweep_txn_execute(&(SweepTxnPolicy) {.error_context = TopMemoryContext}, add_work, &role, &error) == TXN_FAILED)
+	if (sweep_txn_execute(&(SweepTxnPolicy) {.error_context = TopMemoryContext}, sweep_sql_execute_work, &(SweepExecution) {&add_member_sql, &role, NULL}, &error) == TXN_FAILED)
 		ereport(LOG,
 				(errcode(error->sqlerrcode),
 				 errmsg("pg_sweep could not add a member of sweep_client: %s", error->message)));
 	proc_exit(0);
-}
-
-static void
-add_work(void *arg)
-{
-	(void) sweep_sql_execute(&add_member_sql, arg, NULL);
 }

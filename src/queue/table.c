@@ -250,14 +250,6 @@ load_queue(text *name)
 	return queue;
 }
 
-static void
-refuse_work(void *arg)
-{
-	sweep_sql_begin_call();
-	(void) sweep_sql_execute(&find_queue_sql, arg, NULL);
-	sweep_sql_end_call();
-}
-
 /*
  * Calls the SQL function that checks the right for all other functions; it raises the error. If it finds nothing wrong,
  * the queue, the grant or the role has come meanwhile, and the queue is read again.
@@ -270,7 +262,9 @@ ask_again(text *name, SweepQueueRight right, int refusals)
 		CStringGetTextDatum(right == RIGHT_SEND ? "send" : "consume")
 	};
 
-	sweep_txn_hide_context(refuse_work, values);
+	sweep_sql_begin_call();
+	sweep_txn_hide_context(sweep_sql_execute_work, &(SweepExecution) {&find_queue_sql, values, NULL});
+	sweep_sql_end_call();
 	if (refusals >= MAX_REFUSALS)
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
