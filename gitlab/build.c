@@ -48,10 +48,6 @@ PG_MODULE_MAGIC;
 /* The tables that say which builds wait for a runner, and which have one. */
 static const char *const queue_tables[] = {"ci_pending_builds", "ci_running_builds"};
 
-/* The args of the columns of sweep_gitlab.stuck but the first, and their types: the same numbers in UTC. */
-static const char *const bounds[] = {"created_older_than", "updated_older_than", "scheduled_older_than"};
-static const Oid bound_types[] = {TIMESTAMPOID, TIMESTAMPOID, TIMESTAMPTZOID};
-
 /* Parameters of the statement; the first two are those of the statements that delete from the tables above. */
 enum
 {
@@ -59,8 +55,7 @@ enum
 	PARAM_PARTITION_ID,
 	PARAM_LOCK_VERSION,
 	PARAM_AT,
-	PARAM_BOUND,				/* of the args; further ones follow */
-	PARAM_COUNT = PARAM_BOUND + lengthof(bounds)
+	PARAM_COUNT
 };
 
 /* The statement for the args of a job, and for the current table and extension. */
@@ -73,7 +68,6 @@ typedef struct Statement
 	char	   *search_path;
 	char	   *reason;			/* of the job, in the type of the column; NULL = none */
 	char	   *stuck_in;		/* the status of stuck builds */
-	Interval   *older_than[lengthof(bounds)];	/* NULL where the args have none */
 	SPIPlanPtr	plan;
 	Oid			send;			/* sweep.send */
 	SPIPlanPtr	leave[lengthof(queue_tables)];	/* deletes a build from there; NULL = not needed yet */
@@ -93,10 +87,6 @@ static bool is_as_prepared(const Jsonb *args);
 static Oid	type_of_reason(const Jsonb *args);
 static Oid	find_table(const Jsonb *args, const char *name);
 static void prepare_statement(const Jsonb *args);
-static void append_outcome(StringInfo text, const Jsonb *args);
-static void append_queues(StringInfo text, const Jsonb *args);
-static void append_stuck(StringInfo text);
-static void set_bounds(Datum *values, TimestampTz as_of);
 static SPIPlanPtr prepare(const char *text, int count, Oid *types);
 static uint64 execute(SPIPlanPtr plan, Datum *values);
 static int64 column(int number, bool *is_null);
@@ -186,7 +176,6 @@ drop_build(const Jsonb *args, const Jsonb *item, TimestampTz as_of)
 	values[PARAM_PARTITION_ID] = DirectFunctionCall1(int8in, CStringGetDatum(needed(item, "partition_id", false)));
 	values[PARAM_LOCK_VERSION] = DirectFunctionCall1(int4in, CStringGetDatum(needed(item, "lock_version", false)));
 	values[PARAM_AT] = TimestampGetDatum((Timestamp) as_of);
-	set_bounds(values, as_of);
 	if (execute(statement.plan, values) == 0)
 	{
 		AtEOXact_GUC(true, nest_level);
@@ -245,14 +234,6 @@ begin_statement(const Jsonb *args)
 	statement.args = DatumGetJsonbPCopy(JsonbPGetDatum(args));
 	statement.search_path = psprintf("pg_catalog, %s, pg_temp", quote_identifier(needed(args, "schema", true)));
 	statement.stuck_in = needed(args, "status", true);
-	for (int i = 0; i < (int) lengthof(bounds); i++)
-	{
-		char	   *older_than = member(args, bounds[i]);
-
-		if (older_than != NULL)
-			statement.older_than[i] = DatumGetIntervalP(DirectFunctionCall3(interval_in, CStringGetDatum(older_than),
-																		   ObjectIdGetDatum(InvalidOid), Int32GetDatum(-1)));
-	}
 	MemoryContextSwitchTo(old);
 }
 
@@ -280,86 +261,32 @@ find_table(const Jsonb *args, const char *name)
 	return get_relname_relid(name, get_namespace_oid(needed(args, "schema", true), false));
 }
 
-/*
- * Returns runner, pipeline and project of the build, and whether it is in a table of queues: a look costs hardly
- * anything, a DELETE of no row as much as the rest of the statement.
- */
+/* The text of the statement is made by SQL, see sweep_gitlab.build_statement. */
 static void
 prepare_statement(const Jsonb *args)
 {
-	Oid			types[PARAM_COUNT] = {INT8OID, INT8OID, INT4OID, TIMESTAMPOID};
-	StringInfoData text;
+	Datum		names[lengthof(queue_tables)];
+	int			count = 0;
+	const char *reason;
+	Datum		values[3] = {JsonbPGetDatum(args)};
 
-	memcpy(types + PARAM_BOUND, bound_types, sizeof(bound_types));
-	initStringInfo(&text);
-	appendStringInfo(&text, "UPDATE %s AS p SET ",
-					 quote_qualified_identifier(needed(args, "schema", true), table_name(args)));
-	append_outcome(&text, args);
-	appendStringInfoString(&text, "finished_at = $4, updated_at = $4, scheduled_at = NULL, "
-						   "lock_version = " SCHEMA ".next_lock_version(p.lock_version), "
-						   "processed = p.retried IS TRUE WHERE p.id = $1 AND p.partition_id = $2 AND p.lock_version = $3 "
-						   "AND " SCHEMA ".is_stuck(p.type, p.status, p.created_at, p.updated_at, p.scheduled_at, ");
-	append_stuck(&text);
-	appendStringInfoString(&text, ") RETURNING p.runner_id::bigint, p.commit_id::bigint, p.project_id::bigint, (false");
-	append_queues(&text, args);
-	appendStringInfoString(&text, ")::int::bigint");
-	statement.send = sweep_gitlab_find_send();
-	statement.plan = prepare(text.data, PARAM_COUNT, types);
-}
-
-static void
-append_outcome(StringInfo text, const Jsonb *args)
-{
-	const char *outcome = needed(args, "final_status", true);
-	bool		named;
-	char	   *reason;
-
+	(void) needed(args, "final_status", true);
 	statement.reason_type = type_of_reason(args);
-	named = statement.reason_type == TEXTOID || statement.reason_type == VARCHAROID;
-	reason = member(args, named ? "failure_reason_name" : "failure_reason");
+	reason = member(args, statement.reason_type == TEXTOID || statement.reason_type == VARCHAROID ? "failure_reason_name" : "failure_reason");
 	statement.reason = reason == NULL ? NULL : MemoryContextStrdup(statement.context, reason);
-	appendStringInfo(text, "status = %s, ", quote_literal_cstr(outcome));
-	if (strcmp(outcome, "failed") == 0)
-		appendStringInfo(text, "failure_reason = %s, ", reason == NULL ? "NULL" : quote_literal_cstr(reason));
-}
-
-static void
-append_queues(StringInfo text, const Jsonb *args)
-{
 	for (int i = 0; i < (int) lengthof(queue_tables); i++)
 	{
 		statement.queues[i] = find_table(args, queue_tables[i]);
 		if (OidIsValid(statement.queues[i]))
-			appendStringInfo(text, " OR EXISTS (SELECT FROM %s AS q WHERE q.build_id = $1 AND q.partition_id = $2)",
-							 quote_qualified_identifier(needed(args, "schema", true), queue_tables[i]));
+			names[count++] = CStringGetTextDatum(queue_tables[i]);
 	}
-}
-
-/*
- * The condition of a stuck build, by sweep_gitlab.when_stuck, whose argument is a row of columns: the planner puts these into
- * the body of the predicate.
- */
-static void
-append_stuck(StringInfo text)
-{
-	appendStringInfo(text, "ROW(%s", quote_literal_cstr(statement.stuck_in));
-	for (int i = 0; i < (int) lengthof(bounds); i++)
-	{
-		if (statement.older_than[i] == NULL)
-			appendStringInfoString(text, ", NULL");
-		else
-			appendStringInfo(text, ", $%d", PARAM_BOUND + i + 1);
-	}
-	appendStringInfoString(text, ")::" SCHEMA ".stuck");
-}
-
-/* The moments of the condition: each build has its own. */
-static void
-set_bounds(Datum *values, TimestampTz as_of)
-{
-	for (int i = 0; i < (int) lengthof(bounds); i++)
-		values[PARAM_BOUND + i] = statement.older_than[i] == NULL ? TimestampGetDatum(0) :
-			DirectFunctionCall2(timestamp_mi_interval, TimestampGetDatum((Timestamp) as_of), IntervalPGetDatum(statement.older_than[i]));
+	values[1] = reason == NULL ? (Datum) 0 : CStringGetTextDatum(reason);
+	values[2] = PointerGetDatum(construct_array(names, count, TEXTOID, -1, false, TYPALIGN_INT));
+	if (SPI_execute_with_args("SELECT " SCHEMA ".build_statement($1, $2, $3)", lengthof(values), (Oid[]) {JSONBOID, TEXTOID, TEXTARRAYOID}, values,
+							  reason == NULL ? " n " : NULL, true, 1) != SPI_OK_SELECT)
+		elog(ERROR, "the statement for a build could not be made");
+	statement.send = sweep_gitlab_find_send();
+	statement.plan = prepare(SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1), PARAM_COUNT, (Oid[]) {INT8OID, INT8OID, INT4OID, TIMESTAMPOID});
 }
 
 /* Prepares as the current user; planned once for all values, kept until it is freed. */

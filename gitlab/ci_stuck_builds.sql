@@ -66,7 +66,7 @@ COMMENT ON COLUMN sweep_gitlab.stuck.created_before IS 'its created_at, in UTC, 
 COMMENT ON COLUMN sweep_gitlab.stuck.updated_before IS 'its updated_at, in UTC, is before this';
 COMMENT ON COLUMN sweep_gitlab.stuck.scheduled_before IS 'its scheduled_at is before this';
 
--- For one build alone build.c computes the same (append_stuck and set_bounds there): this takes as long as a tenth of the rest.
+-- For one build alone sweep_gitlab.build_statement computes the same in its statement: this takes as long as a tenth of the rest.
 CREATE FUNCTION sweep_gitlab.when_stuck(args jsonb, as_of timestamptz) RETURNS sweep_gitlab.stuck
 	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -90,6 +90,26 @@ CREATE FUNCTION sweep_gitlab.next_lock_version(lock_version int) RETURNS int
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	RETURN lock_version % 2147483647 + 1;
 COMMENT ON FUNCTION sweep_gitlab.next_lock_version(int) IS 'the next lock_version of a build: one more, and 1 after the highest; the planner puts its body in place of a call';
+
+-- Returns runner, pipeline and project of the build, and whether it is in one of the tables of queues that there are: a look costs
+-- hardly anything, a DELETE of no row as much as the rest of the statement. The planner puts the row of sweep_gitlab.stuck into the
+-- body of the predicate. Parameters: id, partition_id, lock_version and the moment, in UTC.
+CREATE FUNCTION sweep_gitlab.build_statement(args jsonb, reason text, queues text[]) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT pg_catalog.format('UPDATE %I.%I AS p SET status = %L, ', args ->> 'schema', args ->> 'table', args ->> 'final_status')
+		|| CASE WHEN args ->> 'final_status' = 'failed' THEN pg_catalog.format('failure_reason = %L, ', reason) ELSE '' END
+		|| 'finished_at = $4, updated_at = $4, scheduled_at = NULL, lock_version = sweep_gitlab.next_lock_version(p.lock_version), processed = p.retried IS TRUE '
+		|| 'WHERE p.id = $1 AND p.partition_id = $2 AND p.lock_version = $3 '
+		|| 'AND sweep_gitlab.is_stuck(p.type, p.status, p.created_at, p.updated_at, p.scheduled_at, '
+		|| pg_catalog.format('ROW(%L, $4 - %L::interval, $4 - %L::interval, ($4 - %L::interval) AT TIME ZONE ''UTC'')::sweep_gitlab.stuck) ',
+			args ->> 'status', (args ->> 'created_older_than')::interval, (args ->> 'updated_older_than')::interval, (args ->> 'scheduled_older_than')::interval)
+		|| 'RETURNING p.runner_id::bigint, p.commit_id::bigint, p.project_id::bigint, (false'
+		|| coalesce((SELECT pg_catalog.string_agg(pg_catalog.format(' OR EXISTS (SELECT FROM %I.%I AS q WHERE q.build_id = $1 AND q.partition_id = $2)', args ->> 'schema', q), '')
+			FROM pg_catalog.unnest(queues) AS q), '') || ')::int::bigint'
+$$;
+COMMENT ON FUNCTION sweep_gitlab.build_statement(jsonb, text, text[]) IS
+	'part of sweep_gitlab.drop_stuck_builds: the statement that ends one build, with the args of a job, the reason and the tables of queues in it';
 
 CREATE FUNCTION sweep_gitlab.pick_stuck_builds(b sweep.batch) RETURNS SETOF jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
