@@ -14,13 +14,10 @@
  */
 #include "postgres.h"
 
-#include "access/genam.h"
-#include "access/htup_details.h"
-#include "access/table.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_database.h"
-#include "catalog/pg_depend.h"
 #include "catalog/pg_extension.h"
+#include "catalog/pg_type.h"
 #include "commands/dbcommands.h"
 #include "commands/defrem.h"
 #include "commands/extension.h"
@@ -29,21 +26,26 @@
 #include "storage/lmgr.h"
 #include "tcop/utility.h"
 #include "utils/acl.h"
-#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 
 #include "api/utility.h"
 #include "base/ask.h"
 #include "base/clock.h"
 #include "base/consumer_shared.h"
+#include "base/extension.h"
 #include "base/lock.h"
 #include "base/session_lock.h"
 #include "base/shared.h"
+#include "base/sql.h"
 #include "base/worker.h"
 #include "queue/queue.h"
 
 /* The core waits as long for sessions to leave; a scheduler needs milliseconds. */
 #define LEAVE_TIMEOUT_MS 5000
+
+static SweepStatement requires_sql = {
+	.text = "SELECT FROM pg_catalog.pg_depend d WHERE d.classid = 'pg_catalog.pg_extension'::pg_catalog.regclass AND d.objid = $1 AND d.refclassid = d.classid AND d.refobjid = $2",
+	.types = {OIDOID, OIDOID}};
 
 static ProcessUtility_hook_type previous_hook = NULL;
 
@@ -134,30 +136,18 @@ lock_extension(const char *name)
 	Oid			ours = get_extension_oid("pg_sweep", true);
 	Oid			other = get_extension_oid(name, true);
 
-	if (OidIsValid(ours) && OidIsValid(other) && superuser() && (other == ours || is_required(other, ours)))
+	if (OidIsValid(ours) && OidIsValid(other) && superuser() && (other == ours || (sweep_extension_find() && is_required(other, ours))))
 		LockDatabaseObject(ExtensionRelationId, ours, 0, AccessExclusiveLock);
 }
 
 static bool
 is_required(Oid by, Oid extension)
 {
-	Relation	depend = table_open(DependRelationId, AccessShareLock);
-	ScanKeyData keys[2];
-	SysScanDesc scan;
-	HeapTuple	tuple;
-	bool		found = false;
+	bool		found;
 
-	ScanKeyInit(&keys[0], Anum_pg_depend_classid, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(ExtensionRelationId));
-	ScanKeyInit(&keys[1], Anum_pg_depend_objid, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(by));
-	scan = systable_beginscan(depend, DependDependerIndexId, true, NULL, 2, keys);
-	while (!found && HeapTupleIsValid(tuple = systable_getnext(scan)))
-	{
-		Form_pg_depend form = (Form_pg_depend) GETSTRUCT(tuple);
-
-		found = form->refclassid == ExtensionRelationId && form->refobjid == extension;
-	}
-	systable_endscan(scan);
-	table_close(depend, AccessShareLock);
+	sweep_sql_connect();
+	found = sweep_sql_execute(&requires_sql, (Datum[]) {ObjectIdGetDatum(by), ObjectIdGetDatum(extension)}, NULL) > 0;
+	sweep_sql_end_call();
 	return found;
 }
 
