@@ -76,7 +76,6 @@ static void release_handled(ItemBatch *batch, Jsonb **items, int count);
 static void finish_piece(ItemBatch *batch, SweepProgress *progress);
 static void accept_piece(ItemBatch *batch, SweepTxnEnd end, const char *outcome);
 static bool is_interruption(SweepRun *run, const ErrorData *error);
-static void log_items(const ItemBatch *batch, const char *outcome);
 
 void
 sweep_items_execute(SweepRun *run)
@@ -408,10 +407,17 @@ finish_piece(ItemBatch *batch, SweepProgress *progress)
 static void
 accept_piece(ItemBatch *batch, SweepTxnEnd end, const char *outcome)
 {
+	MemoryContext old;
+
 	if (end != TXN_COMMITTED)
 		return;
 	sweep_batch_accept(batch->run);
-	log_items(batch, outcome);
+	old = MemoryContextSwitchTo(batch->run->batch_context);
+	for (int i = batch->piece.first; i < batch->piece.end && sweep_log_batches == LOG_BATCHES_ITEMS; i++)
+		ereport(LOG,
+				(errmsg("job \"%s\" run %lld: item %s %s", batch->run->job, (long long) batch->run->run_id,
+						JsonbToCString(NULL, &batch->items[i]->root, VARSIZE(batch->items[i])), outcome)));
+	MemoryContextSwitchTo(old);
 }
 
 /*
@@ -444,19 +450,4 @@ is_interruption(SweepRun *run, const ErrorData *error)
 		default:
 			return false;
 	}
-}
-
-static void
-log_items(const ItemBatch *batch, const char *outcome)
-{
-	MemoryContext old;
-
-	if (sweep_log_batches != LOG_BATCHES_ITEMS)
-		return;
-	old = MemoryContextSwitchTo(batch->run->batch_context);
-	for (int i = batch->piece.first; i < batch->piece.end; i++)
-		ereport(LOG,
-				(errmsg("job \"%s\" run %lld: item %s %s", batch->run->job, (long long) batch->run->run_id,
-						JsonbToCString(NULL, &batch->items[i]->root, VARSIZE(batch->items[i])), outcome)));
-	MemoryContextSwitchTo(old);
 }

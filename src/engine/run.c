@@ -57,7 +57,6 @@ static SweepStatement note_unreplicated_sql = {
 #define END_RETRY_MS 20L
 
 static bool begin_run(SweepRun *run);
-static SweepTxnEnd set_environment(SweepRun *run);
 static bool take_lock(SweepRun *run);
 static SweepTxnEnd record(SweepRun *run, SweepWork work, ErrorData **error);
 static bool another_ends(SweepRun *run);
@@ -118,7 +117,7 @@ sweep_run_perform(SweepRun *run)
 static bool
 begin_run(SweepRun *run)
 {
-	SweepTxnEnd end;
+	SweepTxnEnd end = TXN_COMMITTED;
 	SweepLimits limits;
 
 	run->is_share = run->shares_left >= 0;
@@ -136,7 +135,9 @@ begin_run(SweepRun *run)
 	}
 	if (run->timeout_us > 0)
 		sweep_timers_arm_timeout(run);
-	end = set_environment(run);
+	/* In a transaction of its own, for what is set in one that fails is not. In a session each one sets them for itself. */
+	if (!sweep_sql_in_call() && sweep_environment_is_needed(run))
+		end = sweep_batch_transact(run, sweep_environment_set, run, &run->error);
 	if (end == TXN_COMMITTED && (run->bucket_count > 0 || (run->has_on_start && !run->is_share)) && !sweep_bucket_run_open(run, &run->error))
 		end = TXN_FAILED;
 	if (end == TXN_COMMITTED)
@@ -152,15 +153,6 @@ begin_run(SweepRun *run)
 	limits = sweep_run_limits(run);
 	sweep_loop_begin(&run->state.loop, &limits, sweep_monotonic_us());
 	return run->stage == RUN_BEGUN;
-}
-
-/* In a transaction of its own, for what is set in one that fails is not. In a session each one sets them for itself. */
-static SweepTxnEnd
-set_environment(SweepRun *run)
-{
-	if (sweep_sql_in_call() || !sweep_environment_is_needed(run))
-		return TXN_COMMITTED;
-	return sweep_batch_transact(run, sweep_environment_set, run, &run->error);
 }
 
 static bool

@@ -16,6 +16,7 @@ typedef struct SweepRangeBatch
 	int32		limit;			/* rows of the target that the batch takes at most */
 	bool		tied;			/* it begins with its last key, and more rows of that follow */
 	SweepCascadeRows *roots;	/* that are deleted; NULL = nothing goes with them */
+	const SweepCascadeRows *held_roots; /* that other sessions hold */
 	int64		held;			/* rows that would be deleted, but for other sessions */
 	int64		locked;			/* those of them that are reported */
 	Datum		places;			/* of rows, for the statements; 0 = none */

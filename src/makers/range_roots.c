@@ -28,19 +28,11 @@
 #define LOCK_TIMEOUT "1s"
 #define SHORT_LOCK_TIMEOUT "100ms"
 
-/* A batch being done. */
-typedef struct Attempt
-{
-	SweepRangeBatch *batch;
-	SweepCascadeRows *held;		/* roots that other sessions hold */
-} Attempt;
-
-static ErrorData *try_roots(Attempt *attempt);
+static ErrorData *try_roots(SweepRangeBatch *batch);
 static const SweepCascadeRows *leave_root(SweepRangeBatch *batch, const SweepRangeBatch *tried);
-static void narrow(SweepRangeBatch *batch);
-static void try_work(void *attempt);
-static bool count_roots(Attempt *attempt);
-static void read_roots(Attempt *attempt);
+static void try_work(void *batch);
+static bool count_roots(SweepRangeBatch *batch);
+static void read_roots(SweepRangeBatch *batch);
 static void end_with_last(SweepRangeBatch *batch);
 static void set_places(SweepRangeBatch *batch, const SweepCascadeRows *rows);
 static bool remove_large(SweepRangeBatch *batch);
@@ -57,13 +49,12 @@ sweep_range_remove_roots(SweepRangeBatch *batch)
 	while (held == NULL)
 	{
 		SweepRangeBatch tried = *batch;
-		Attempt		attempt = {.batch = &tried};
-		ErrorData  *error = try_roots(&attempt);
+		ErrorData  *error = try_roots(&tried);
 
 		if (error == NULL)
 		{
 			*batch = tried;
-			held = attempt.held;
+			held = tried.held_roots;
 			continue;
 		}
 		/* The rollback has brought back what it had removed, also of a circle. */
@@ -86,7 +77,12 @@ sweep_range_remove_roots(SweepRangeBatch *batch)
 		if (tried.roots != NULL && tried.roots->count == 1)
 			held = leave_root(batch, &tried);
 		else
-			narrow(batch);
+		{
+			/* Other sessions hold something below one of many rows. The batch tries one row at a time to find which. */
+			batch->limit = 1;
+			batch->is_full = true;
+			(void) sweep_range_find_edge(batch);
+		}
 	}
 	report_held(batch, held);
 	sweep_range_report(batch);
@@ -105,25 +101,16 @@ leave_root(SweepRangeBatch *batch, const SweepRangeBatch *tried)
 	return batch->roots;
 }
 
-/* Other sessions hold something below one of many rows. The batch tries one row at a time to find which. */
-static void
-narrow(SweepRangeBatch *batch)
-{
-	batch->limit = 1;
-	batch->is_full = true;
-	(void) sweep_range_find_edge(batch);
-}
-
 /* Returns the error with which the batch has been rolled back. A job's own lock_timeout stands. */
 static ErrorData *
-try_roots(Attempt *attempt)
+try_roots(SweepRangeBatch *batch)
 {
 	int			nest_level = NewGUCNestLevel();
 	ErrorData  *error;
 
 	if (LockTimeout == 0)
-		(void) set_config_option("lock_timeout", attempt->batch->kept->has_waited ? SHORT_LOCK_TIMEOUT : LOCK_TIMEOUT, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
-	error = sweep_txn_savepoint(try_work, attempt, true);
+		(void) set_config_option("lock_timeout", batch->kept->has_waited ? SHORT_LOCK_TIMEOUT : LOCK_TIMEOUT, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	error = sweep_txn_savepoint(try_work, batch, true);
 	AtEOXact_GUC(true, nest_level);
 	return error;
 }
@@ -131,18 +118,17 @@ try_roots(Attempt *attempt)
 static void
 try_work(void *arg)
 {
-	Attempt    *attempt = arg;
-	SweepRangeBatch *batch = attempt->batch;
+	SweepRangeBatch *batch = arg;
 	SweepCascade *cascade = batch->kept->cascade;
 
-	while (!count_roots(attempt))
+	while (!count_roots(batch))
 		(void) sweep_range_find_edge(batch);
 	if (!batch->is_large || remove_large(batch))
 	{
 		sweep_dismantle_free(&batch->kept->dismantling);
 		sweep_range_do_work(batch, RANGE_PICK);
 		/* There may be more rows with the same key. */
-		if (!batch->tied || (batch->roots->count == 0 && attempt->held->count == 0))
+		if (!batch->tied || (batch->roots->count == 0 && batch->held_roots->count == 0))
 			sweep_range_advance(batch);
 		else
 			sweep_range_pass_over(batch, batch->roots->count - batch->done);
@@ -159,14 +145,13 @@ try_work(void *arg)
  * fewer rows are to be tried. The next batch begins with the number that has fitted into this one, or more when there was room.
  */
 static bool
-count_roots(Attempt *attempt)
+count_roots(SweepRangeBatch *batch)
 {
-	SweepRangeBatch *batch = attempt->batch;
 	SweepRangeKept *kept = batch->kept;
 	const SweepCascadeRows *roots;
 	int64		touched;
 
-	read_roots(attempt);
+	read_roots(batch);
 	roots = batch->roots;
 	if (kept->dismantling != NULL && !sweep_dismantle_is_of(kept->dismantling, roots))
 	{
@@ -194,9 +179,8 @@ count_roots(Attempt *attempt)
 
 /* The rows outlive the subtransaction. */
 static void
-read_roots(Attempt *attempt)
+read_roots(SweepRangeBatch *batch)
 {
-	SweepRangeBatch *batch = attempt->batch;
 	SweepRangeKept *kept = batch->kept;
 	MemoryContext old;
 	uint64		count;
@@ -214,7 +198,7 @@ read_roots(Attempt *attempt)
 	}
 	if (batch->statements->by_place && batch->roots->count == batch->limit)
 		end_with_last(batch);
-	attempt->held = sweep_cascade_lock_free(kept->cascade, batch->roots);
+	batch->held_roots = sweep_cascade_lock_free(kept->cascade, batch->roots);
 	MemoryContextSwitchTo(old);
 	set_places(batch, batch->roots);
 }

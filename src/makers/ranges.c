@@ -42,8 +42,8 @@ static SweepStatement range_of_sql = {
 	.types = {INT8OID, INT4OID, OIDOID}};
 
 /*
- * A transaction that has written nothing yet inserts later than the proof, whenever it has begun. A scheduler writes tables of sweep
- * alone.
+ * When the oldest transaction in progress began that has written something. Whatever has written nothing yet inserts later than the
+ * proof, whenever it has begun. A scheduler writes tables of sweep alone.
  */
 static SweepStatement open_since_sql = {
 	.text = "SELECT pg_catalog.min(t.since) FROM (SELECT a.xact_start FROM pg_catalog.pg_stat_activity a WHERE a.backend_xid IS NOT NULL AND a.pid <> pg_catalog.pg_backend_pid() "
@@ -84,8 +84,6 @@ static bool go_on_in_next_part(SweepRangeBatch *batch);
 static bool is_left(SweepRangeBatch *batch);
 static Rest look_for_rest(SweepRangeBatch *batch);
 static void report_rest(SweepRangeBatch *batch, const char *counter, int64 count);
-static TimestampTz oldest_transaction(void);
-static void keep_proof(int64 run_id, const Rest *rest);
 static Jsonb *begin_again(Jsonb *cursor, int vain);
 
 PG_FUNCTION_INFO_V1(sweep_ranges_step);
@@ -380,8 +378,14 @@ is_left(SweepRangeBatch *batch)
 				 errhint("Look for a trigger that leaves out an update, or for row level security, and for a condition that depends on the moment.")));
 	report_rest(batch, "left", rest.left + sweep_range_number(batch->cursor, SWEEP_RANGE_STAYS, 0));
 	report_rest(batch, "referenced", rest.referenced);
+
+	/*
+	 * The proof is committed with the batch that finds nothing more to do, or not at all, under the number of the run that this process
+	 * executes: a call of the step by hand keeps nothing.
+	 */
 	if (rest.proof != NULL)
-		keep_proof(batch->run_id, &rest);
+		(void) sweep_sql_execute(&keep_proof_sql, (Datum[]) {Int64GetDatum(batch->run_id), JsonbPGetDatum(rest.proof), TimestampTzGetDatum(rest.open_since)},
+								 rest.open_since == 0 ? "  n" : NULL);
 	return false;
 }
 
@@ -409,34 +413,14 @@ look_for_rest(SweepRangeBatch *batch)
 {
 	JsonbValue	buffer;
 	bool		has_age = sweep_range_value(batch->args, "keep", &buffer) != NULL;
-	TimestampTz open_since = has_age ? oldest_transaction() : 0;
+	TimestampTz open_since = 0;
 	Rest		rest = {0};
 
+	/* Asked before the proof: what that does not see has begun by then, or later. */
+	if (has_age && sweep_sql_execute(&open_since_sql, NULL, NULL) > 0 && !sweep_sql_is_null(1))
+		open_since = sweep_sql_moment(1);
 	if (batch->statements->texts[RANGE_EPILOGUE] != NULL &&
 		(has_age ? sweep_range_execute_by_key(batch, RANGE_EPILOGUE) : sweep_range_execute(batch, RANGE_EPILOGUE)) > 0)
 		rest = (Rest) {sweep_sql_bool(1), sweep_sql_int64(2), sweep_sql_int64(3), sweep_sql_jsonb(4, batch->context), open_since};
 	return rest;
-}
-
-/*
- * When the oldest transaction in progress began that has written something, 0 = none. Asked before the proof: what that does not see has
- * begun by then, or later.
- */
-static TimestampTz
-oldest_transaction(void)
-{
-	(void) sweep_sql_execute(&open_since_sql, NULL, NULL);
-	return sweep_sql_is_null(1) ? 0 : sweep_sql_moment(1);
-}
-
-/*
- * The proof is committed with the batch that finds nothing more to do, or not at all, under the number of the run that this process
- * executes: a call of the step by hand keeps nothing.
- */
-static void
-keep_proof(int64 run_id, const Rest *rest)
-{
-	Datum		values[] = {Int64GetDatum(run_id), JsonbPGetDatum(rest->proof), TimestampTzGetDatum(rest->open_since)};
-
-	(void) sweep_sql_execute(&keep_proof_sql, values, rest->open_since == 0 ? "  n" : NULL);
 }

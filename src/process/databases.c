@@ -23,6 +23,7 @@
 #include "process/databases.h"
 
 static HTAB *known = NULL;		/* of SweepKnownDatabase */
+static uint32 reading = 0;		/* number of times that the list was read */
 
 static void enter_database(Oid oid, const char *name);
 static List *strike(List *names, const char *name);
@@ -50,12 +51,7 @@ sweep_databases_list(bool warn)
 	locked = ConditionalLockRelationOid(DatabaseRelationId, AccessShareLock);
 	if (locked)
 	{
-		HASH_SEQ_STATUS status;
-		SweepKnownDatabase *database;
-
-		hash_seq_init(&status, known);
-		while ((database = hash_seq_search(&status)) != NULL)
-			database->listed = false;
+		reading++;
 		(void) SplitIdentifierString(pstrdup(sweep_databases ? sweep_databases : ""), ',', &missing);
 		(void) GetTransactionSnapshot();
 		relation = table_open(DatabaseRelationId, NoLock);
@@ -96,7 +92,7 @@ enter_database(Oid oid, const char *name)
 		strlcpy(database->name, name, sizeof(database->name));
 		database->due_at = GetCurrentTimestamp();
 	}
-	database->listed = true;
+	database->listed = reading;
 }
 
 static List *
@@ -134,7 +130,7 @@ forget_unlisted(void)
 	hash_seq_init(&status, known);
 	while ((database = hash_seq_search(&status)) != NULL)
 	{
-		if (database->listed)
+		if (database->listed == reading)
 			continue;
 		sweep_consumer_shared_dismiss(database->database, -1, PG_INT32_MAX);
 		(void) hash_search(known, &database->database, HASH_REMOVE, NULL);

@@ -13,7 +13,7 @@ typedef struct SweepKnownDatabase
 {
 	Oid			database;
 	char		name[NAMEDATALEN];
-	bool		listed;			/* exists, and pg_sweep may work in it */
+	uint32		listed;			/* the last reading in which it was there, and pg_sweep might work in it */
 	bool		there;			/* has a scheduler */
 	bool		is_short;		/* its scheduler has left while runs waited for others to end */
 	TimestampTz due_at;			/* since when it waits, or from when on */

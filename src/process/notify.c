@@ -48,7 +48,6 @@ static long rest_ms = PG_INT32_MAX;
 
 static void send_news(void);
 static void notify_work(void *arg);
-static void note_sent(void);
 
 long
 sweep_notify_send(const char *lock_timeout)
@@ -83,8 +82,13 @@ send_news(void)
 
 	MemoryContextReset(context);
 	end = sweep_txn_execute(&(SweepTxnPolicy) {.error_context = context}, notify_work, NULL, &error);
-	if (end == TXN_COMMITTED && !full)
-		note_sent();
+	for (int i = 0; i < taken_count && end == TXN_COMMITTED && !full; i++)
+	{
+		if (taken[i].state == NEWS_UNWANTED)
+			continue;
+		taken[i].state = NEWS_NONE;
+		sent_us = sweep_monotonic_us();
+	}
 	sweep_queue_settle_news(taken, taken_count);
 	if (end == TXN_FAILED && pause_ms == 0)
 		ereport(WARNING,
@@ -122,18 +126,6 @@ notify_work(void *arg)
 				 errhint("End the session that has executed LISTEN and whose transaction is the oldest.")));
 	else if (was_full && !full)
 		ereport(LOG, (errmsg("pg_sweep sends notifications again")));
-}
-
-static void
-note_sent(void)
-{
-	for (int i = 0; i < taken_count; i++)
-	{
-		if (taken[i].state == NEWS_UNWANTED)
-			continue;
-		taken[i].state = NEWS_NONE;
-		sent_us = sweep_monotonic_us();
-	}
 }
 
 bool

@@ -73,14 +73,6 @@ open_cancellation(Cancellation *cancellation, FunctionCallInfo fcinfo)
 	cancellation->slot = table_slot_create(ending->messages, NULL);
 }
 
-static void
-close_cancellation(Cancellation *cancellation)
-{
-	ExecDropSingleTupleTableSlot(cancellation->slot);
-	UnregisterSnapshot(cancellation->snapshot);
-	table_close(cancellation->ending.messages, NoLock);
-}
-
 static bool
 fetch(Cancellation *cancellation, BlockNumber blocks)
 {
@@ -269,6 +261,8 @@ sweep_queue_cancel(PG_FUNCTION_ARGS)
 		if (cancelled)
 			change->rows[SWEEP_LANE_IS_DELAYED(cancellation.message.lane)]--;
 	}
-	close_cancellation(&cancellation);
+	ExecDropSingleTupleTableSlot(cancellation.slot);
+	UnregisterSnapshot(cancellation.snapshot);
+	table_close(cancellation.ending.messages, NoLock);
 	PG_RETURN_BOOL(cancelled);
 }
