@@ -1,12 +1,11 @@
 --
 -- GitLab: lists of expired artifacts, one per share, by which one share reads for all.
 --
--- Used by ci_bulk_delete_job_artifacts.sql, whose header says why. Lists belong to a role, a
--- table and a number of shares. How far reading has come is a row; the share that reads holds
--- its lock until the end of its batch. A batch that was taken from a list is a row deleted in
--- the transaction of the batch that handles it, so it is back when that one is rolled back.
+-- Used by ci_bulk_delete_job_artifacts.sql, whose header says why. Lists belong to a role, a table and a number of shares. A row
+-- of artifact_position says how far the table has been read; the share that reads locks this row until the end of its batch. A
+-- batch in a list is a row. The transaction that handles the batch deletes this row, so a rollback restores it.
 --
--- Nothing in here has to last: after a crash both tables are empty, and reading begins anew.
+-- The rows may be lost: after a crash both tables are empty, and reading begins again.
 --
 CREATE UNLOGGED TABLE sweep_gitlab.artifact_list (
 	role_id       oid NOT NULL,
@@ -19,15 +18,15 @@ CREATE UNLOGGED TABLE sweep_gitlab.artifact_list (
 	places        tid[] NOT NULL,
 	PRIMARY KEY (role_id, table_id, buckets, bucket, list_id)
 );
-COMMENT ON TABLE sweep_gitlab.artifact_list IS 'places of artifacts that a share has read for all shares, each row a batch; nothing in it has to be kept';
+COMMENT ON TABLE sweep_gitlab.artifact_list IS 'places of artifacts that a share has read for all shares, one row for each batch; the rows may be lost';
 COMMENT ON COLUMN sweep_gitlab.artifact_list.role_id IS 'role of the job';
 COMMENT ON COLUMN sweep_gitlab.artifact_list.table_id IS 'table of the artifacts';
-COMMENT ON COLUMN sweep_gitlab.artifact_list.buckets IS 'number of shares that it was read for';
-COMMENT ON COLUMN sweep_gitlab.artifact_list.bucket IS 'the share that is to delete them';
+COMMENT ON COLUMN sweep_gitlab.artifact_list.buckets IS 'number of shares for which it was read';
+COMMENT ON COLUMN sweep_gitlab.artifact_list.bucket IS 'the share that deletes them';
 COMMENT ON COLUMN sweep_gitlab.artifact_list.list_id IS 'order within a bucket';
-COMMENT ON COLUMN sweep_gitlab.artifact_list.is_last IS 'whether nothing more was read for this bucket at that time';
+COMMENT ON COLUMN sweep_gitlab.artifact_list.is_last IS 'whether it is the last row that was read for this bucket at that time';
 COMMENT ON COLUMN sweep_gitlab.artifact_list.partition_ids IS 'partition_id of each artifact';
-COMMENT ON COLUMN sweep_gitlab.artifact_list.places IS 'place of each in its partition when it was read';
+COMMENT ON COLUMN sweep_gitlab.artifact_list.places IS 'place (ctid) of each artifact in its partition when it was read';
 
 CREATE UNLOGGED TABLE sweep_gitlab.artifact_position (
 	role_id   oid NOT NULL,
@@ -41,8 +40,8 @@ COMMENT ON TABLE sweep_gitlab.artifact_position IS 'how far artifacts have been 
 COMMENT ON COLUMN sweep_gitlab.artifact_position.role_id IS 'role of the job';
 COMMENT ON COLUMN sweep_gitlab.artifact_position.table_id IS 'table of the artifacts';
 COMMENT ON COLUMN sweep_gitlab.artifact_position.buckets IS 'number of shares';
-COMMENT ON COLUMN sweep_gitlab.artifact_position.read_from IS 'expire_at from which on artifacts are to be read; all that expire at the same moment are read together';
-COMMENT ON COLUMN sweep_gitlab.artifact_position.drained IS 'whether nothing was left to read: the next run begins at the front';
+COMMENT ON COLUMN sweep_gitlab.artifact_position.read_from IS 'expire_at from which on artifacts are read next; all that expire at the same time are read together';
+COMMENT ON COLUMN sweep_gitlab.artifact_position.drained IS 'whether nothing was left to read: the next run begins at the start';
 
 -- ------------------------------------------------------------------ the lists
 CREATE FUNCTION sweep_gitlab._take_artifacts(caller oid, table_id oid, buckets int, bucket int, after bigint, size int) RETURNS sweep_gitlab.artifact_list
@@ -60,7 +59,7 @@ BEGIN
 		DELETE FROM sweep_gitlab.artifact_list AS l WHERE l.role_id = caller AND l.table_id = taken.table_id AND l.buckets = taken.buckets
 			AND l.bucket = taken.bucket AND l.list_id = taken.list_id;
 	ELSIF FOUND THEN
-		-- The list was read for larger batches; its rest is found again behind the number before it.
+		-- The row was read for larger batches; its rest stays in the list, and is found by the number before it.
 		UPDATE sweep_gitlab.artifact_list AS l SET partition_ids = l.partition_ids[size + 1:], places = l.places[size + 1:]
 			WHERE l.role_id = caller AND l.table_id = taken.table_id AND l.buckets = taken.buckets
 				AND l.bucket = taken.bucket AND l.list_id = taken.list_id;
@@ -76,16 +75,17 @@ COMMENT ON FUNCTION sweep_gitlab._take_artifacts(oid, oid, int, int, bigint, int
 
 CREATE FUNCTION sweep_gitlab.take_artifacts(table_id oid, buckets int, bucket int, after bigint, size int) RETURNS sweep_gitlab.artifact_list
 	LANGUAGE c VOLATILE PARALLEL UNSAFE AS '$libdir/pg_sweep', 'sweep_caller_dispatch';
-COMMENT ON FUNCTION sweep_gitlab.take_artifacts(oid, int, int, bigint, int) IS 'takes the next batch from the list of a bucket, behind that number; NULL when there is none, or all are locked';
+COMMENT ON FUNCTION sweep_gitlab.take_artifacts(oid, int, int, bigint, int) IS 'takes the next batch, after the given number, from the list of a bucket; NULL when there is none, or all are locked';
 
--- Returns where reading begins ("from"), and whether the share reads for all shares or for itself ("for"). With another "for" it
+-- Returns where reading begins ("from"), and whether the share reads for all shares or for itself ("for"). With another value of "for" it
 -- does not read: another share reads, or has just read for this bucket. A share that reads for all keeps the lock until its commit.
 CREATE FUNCTION sweep_gitlab._start_reading(caller oid, table_id oid, buckets int, bucket int, after bigint, first boolean, wait boolean) RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms'
 AS $$
 #variable_conflict use_column
 DECLARE
-	-- Batches that may wait in lists; while no share takes those of the other buckets, reading for all only makes them longer.
+	-- Maximal number of batches in lists. Without it, reading for all would make the lists longer and longer while no share takes
+	-- batches of other buckets.
 	longest constant int := 2000;
 	position sweep_gitlab.artifact_position;
 	of_table constant pg_catalog.oid := _start_reading.table_id;
@@ -102,13 +102,13 @@ BEGIN
 				ON CONFLICT DO NOTHING;
 			SELECT * INTO position FROM sweep_gitlab.artifact_position
 				WHERE role_id = caller AND table_id = of_table AND buckets = of_buckets FOR UPDATE;
-			IF NOT FOUND THEN -- a restart for another number of buckets has just removed it
+			IF NOT FOUND THEN -- a restart with another number of buckets has just removed it
 				RETURN '{"for": "nobody"}';
 			END IF;
 		EXCEPTION WHEN lock_not_available THEN
 			SELECT * INTO position FROM sweep_gitlab.artifact_position
 				WHERE role_id = caller AND table_id = of_table AND buckets = of_buckets;
-			-- This share begins at the front if everything was drained, as the reading share does, or if its own lists are locked.
+			-- This share begins at the start if everything was drained, as the reading share does, or if its own lists are locked.
 			RETURN pg_catalog.jsonb_build_object('for', 'self', 'from', CASE WHEN position.drained IS NOT FALSE OR EXISTS (
 				SELECT FROM sweep_gitlab.artifact_list WHERE role_id = caller AND table_id = of_table
 					AND buckets = of_buckets AND bucket = _start_reading.bucket AND list_id > after) THEN '-infinity' ELSE position.read_from END);
@@ -119,7 +119,7 @@ BEGIN
 		RETURN '{"for": "nobody"}';
 	END IF;
 	IF position.drained AND first THEN
-		-- Lists and position for other numbers of shares are removed.
+		-- Removes lists and positions for other numbers of shares.
 		WITH other AS (
 			DELETE FROM sweep_gitlab.artifact_position WHERE ctid = ANY (ARRAY(
 				SELECT o.ctid FROM sweep_gitlab.artifact_position o
@@ -131,7 +131,7 @@ BEGIN
 				AND (o.buckets = of_buckets OR o.buckets IN (SELECT other.buckets FROM other)) FOR UPDATE SKIP LOCKED));
 		RETURN '{"for": "all", "from": "-infinity"}';
 	END IF;
-	-- Another share has the lists of this bucket locked: its artifacts are looked for in the table.
+	-- Another share has locked the lists of this bucket: its artifacts are searched in the table.
 	IF EXISTS (SELECT FROM sweep_gitlab.artifact_list WHERE role_id = caller AND table_id = of_table
 			AND buckets = of_buckets AND bucket = _start_reading.bucket AND list_id > after) THEN
 		RETURN '{"for": "self", "from": "-infinity"}';

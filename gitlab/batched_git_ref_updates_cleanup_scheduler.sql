@@ -1,29 +1,30 @@
 --
--- GitLab: projects with git refs to delete are handed on, one message each.
+-- GitLab: sends a message for each project with git refs to delete.
 --
--- Purpose    Deletions of refs pile up in a table; a worker per project does
---            them in bulk.  This job says which projects have some.
+-- Purpose    Deletions of refs are collected in a table; a worker per project
+--            executes them in bulk.  This job finds projects with deletions.
 -- Predicate  status = 1 (pending).
--- Order      the distinct project_id, ascending; a run that follows one
---            stopped by its cap begins behind that one's last project and
---            wraps around, so that high ids do not starve.
+-- Order      the distinct project_id, ascending.  After a run that was stopped
+--            by a limit, the next one begins after its last project and wraps
+--            around, so that projects with high ids are reached, too.
 -- Effect     one message {"project_id"} each in the queue
---            batched_git_ref_updates_project_cleanup, its key the id: a
---            project that still waits there is not queued again.
+--            batched_git_ref_updates_project_cleanup, with the id as key:
+--            while a message for a project waits, no other one is queued.
 --            detail {"total_projects"}.
--- Done when  every project has been looked at once: at the highest id, or
---            after the wrap at the place where the run began.
+-- Done when  every project was read once: at the highest id, or after the wrap
+--            at the place where the run began.
 -- Args       schema, table: p_batched_git_ref_updates_deletions, or
 --            batched_git_ref_updates_deletions in an older GitLab.
 --
--- The cursor says how far the run is, where it began and whether it has
--- wrapped; a cursor of another run is only where this one begins.  The job
--- keeps its cursor for that, and the engine forgets it when a run drained.
+-- The cursor has the position of the run, where it began and whether it has
+-- wrapped.  A run only uses the position in the cursor of an earlier run, as its
+-- beginning.  The job keeps its cursor for that; the engine discards it when a run
+-- has drained.
 --
--- The distinct ids come from a loose index scan: the next higher id is looked
--- up in the index for each id found, so the cost is that of the projects and
--- not that of their refs.  The two names of the table take the same statement
--- twice; see environments_auto_stop.sql for why it is static.
+-- The distinct ids come from a loose index scan: for each id the next higher one
+-- is looked up in the index, so the cost depends on the number of projects and not
+-- of refs.  The statement is there twice, for both names of the table;
+-- environments_auto_stop.sql says why it is static.
 --
 CREATE FUNCTION sweep_gitlab.batched_git_ref_updates_cleanup_scheduler(b sweep.batch) RETURNS sweep.progress
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -47,7 +48,7 @@ BEGIN
 	END IF;
 	PERFORM pg_catalog.set_config('search_path', pg_catalog.format('pg_catalog, %I, pg_temp', b.args ->> 'schema'), true);
 
-	-- upto ends the walk from outside: in the look-up the index would compare every entry of a page with it.
+	-- "upto" is checked outside of the look-up, where the index scan would compare every entry of a page with it.
 	LOOP
 		IF partitioned THEN
 			WITH RECURSIVE pending AS (

@@ -1,15 +1,14 @@
 /*
  * build.c
- *		The step of GitLab's stuck builds, for one build. The module pg_sweep_gitlab consists of this file and message.c.
+ *		The step of the jobs for GitLab's stuck builds, for a batch of one build. The module consists of this file and message.c.
  *
- * These jobs commit each build on its own, and a step in PL/pgSQL prepares each of its expressions anew in every
- * transaction: that took as long as the engine and the commit together. This file therefore writes a single build, by a
- * statement that is prepared once and has the args of the job in it as constants. A batch of several builds, and a build
- * that has changed since it was picked, is left to sweep_gitlab.drop_stuck_builds_in_batch. ci_stuck_builds.sql describes
- * the rules, and when a build is stuck.
+ * These jobs commit each build on its own. A step in PL/pgSQL prepares each of its expressions again in every transaction, which
+ * took as long as the engine and the commit together. This file therefore updates a single build by a statement that is prepared
+ * once, with the args of the job as constants. A batch of several builds, or a build that has changed since it was picked, is
+ * left to sweep_gitlab.drop_stuck_builds_in_batch. ci_stuck_builds.sql describes the rules, and when a build is stuck.
  *
- * The module uses the SQL functions of pg_sweep, with the rights of the role of the job, and no symbol of its library: it can
- * be loaded before pg_sweep is. This is its only file with SPI.
+ * The module uses the SQL functions of pg_sweep, with the rights of the role of the job, and no symbol of its library, so that it
+ * can be loaded before pg_sweep. This is its only file that uses SPI.
  */
 #include "postgres.h"
 
@@ -42,13 +41,13 @@ PG_MODULE_MAGIC;
 
 #define SCHEMA "sweep_gitlab"
 
-/* Defined in schema.sql; it gets another name when this library no longer works with older objects. */
+/* Defined in schema.sql. The name is changed when this library no longer works with older objects. */
 #define INTERFACE_TYPE "_interface_1"
 
 /* The tables that say which builds wait for a runner, and which have one. */
 static const char *const queue_tables[] = {"ci_pending_builds", "ci_running_builds"};
 
-/* Parameters of the statement; the first two are those of the statements that delete from the tables above. */
+/* Parameters of the statement; the statements that delete from the tables above have only the first two. */
 enum
 {
 	PARAM_ID,
@@ -61,21 +60,21 @@ enum
 /* The statement for the args of a job, and for the current table and extension. */
 typedef struct Statement
 {
-	MemoryContext context;		/* of the members below; NULL = there is no statement */
+	MemoryContext context;		/* has the members below; NULL = there is no statement */
 	Jsonb	   *args;
-	Oid			reason_type;	/* of the column failure_reason; invalid when there is no such column */
-	Oid			queues[lengthof(queue_tables)]; /* invalid where there is no such table */
+	Oid			reason_type;	/* type of the column failure_reason; InvalidOid = there is no such column */
+	Oid			queues[lengthof(queue_tables)]; /* InvalidOid = there is no such table */
 	char	   *search_path;
-	char	   *reason;			/* of the job, in the type of the column; NULL = none */
+	char	   *reason;			/* reason of the job, in the type of the column; NULL = none */
 	char	   *stuck_in;		/* the status of stuck builds */
 	SPIPlanPtr	plan;
 	Oid			send;			/* sweep.send */
-	SPIPlanPtr	leave[lengthof(queue_tables)];	/* deletes a build from there; NULL = not needed yet */
+	SPIPlanPtr	leave[lengthof(queue_tables)];	/* deletes a build from that table; NULL = not needed yet */
 } Statement;
 
 static Statement statement;
 
-/* Start of the transaction that uses the statement; after an error, of an earlier one. */
+/* Start of the transaction in which the statement is executed now, or was when an error was raised. */
 static TimestampTz used_in = 0;
 
 static void require_interface(void);
@@ -131,7 +130,7 @@ sweep_gitlab_drop_builds(PG_FUNCTION_ARGS)
 	return HeapTupleGetDatum(heap_form_tuple(progress, (Datum[]) {Int64GetDatum(rows), 0, 0}, (bool[]) {false, true, true}));
 }
 
-/* Library and objects are replaced one after the other. */
+/* Raises an error unless library and objects fit together: an upgrade replaces one after the other. */
 static void
 require_interface(void)
 {
@@ -181,7 +180,7 @@ drop_build(const Jsonb *args, const Jsonb *item, TimestampTz as_of)
 		AtEOXact_GUC(true, nest_level);
 		return false;
 	}
-	/* A rule has put several statements in place of this one, and the last of them returns nothing. */
+	/* A rule has replaced the statement by several, the last of which returns nothing. */
 	if (SPI_tuptable == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -194,7 +193,7 @@ drop_build(const Jsonb *args, const Jsonb *item, TimestampTz as_of)
 	AtEOXact_GUC(true, nest_level);
 	id = DatumGetInt64(values[PARAM_ID]);
 	runner = no_runner ? "none" : psprintf("%lld", (long long) runner_id);
-	/* A pipeline waits once, however many of its builds were dropped. */
+	/* The key is the pipeline: it waits only once, however many of its builds were dropped. */
 	if (!no_pipeline)
 		sweep_gitlab_send(statement.send, "ci_pipeline_process", sweep_gitlab_payload("pipeline_id", pipeline_id, NULL, 0), pipeline_id);
 	sweep_gitlab_send(statement.send, "ci_build_finished",
@@ -204,8 +203,8 @@ drop_build(const Jsonb *args, const Jsonb *item, TimestampTz as_of)
 }
 
 /*
- * Sets the search_path as well, until the caller resets it: triggers of the table may name others without the schema.
- * The tables of queues are small when the statement is planned, and may grow.
+ * Also sets the search_path, which the caller resets, because triggers of the table may use names without schema. Sequential
+ * scans are off: the tables of queues may be small when the statement is planned, and grow later.
  */
 static void
 choose_statement(const Jsonb *args)
@@ -289,7 +288,7 @@ prepare_statement(const Jsonb *args)
 	statement.plan = prepare(SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1), PARAM_COUNT, (Oid[]) {INT8OID, INT8OID, INT4OID, TIMESTAMPOID});
 }
 
-/* Prepares as the current user; planned once for all values, kept until it is freed. */
+/* Prepares a statement as the current user, with a generic plan, which is kept until it is freed. */
 static SPIPlanPtr
 prepare(const char *text, int count, Oid *types)
 {
@@ -311,14 +310,14 @@ execute(SPIPlanPtr plan, Datum *values)
 	return SPI_processed;
 }
 
-/* The result is that of the row that was changed. */
+/* A column of the changed row, as returned by the statement. */
 static int64
 column(int number, bool *is_null)
 {
 	return DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, number, is_null));
 }
 
-/* A build that no longer waits for a runner, or no longer has one, leaves the tables that say so. */
+/* Deletes the build from the tables of builds that wait for a runner or have one. */
 static void
 leave_queues(const Jsonb *args, Datum *values)
 {
@@ -398,7 +397,7 @@ member(const Jsonb *object, const char *key)
 	}
 }
 
-/* A missing arg is no fault of a build: the run ends. A missing key of an item ends that item alone. */
+/* The value of a key that must be there. A missing arg ends the run; a missing key of an item fails only that item. */
 static char *
 needed(const Jsonb *object, const char *key, bool is_args)
 {

@@ -1,21 +1,18 @@
 --
--- GitLab: what the args of a job may be.
+-- GitLab: the checks of the args of a job.
 --
--- An arg that makes no sense must not look like work: a misspelt final_status
--- would be written into every build, a reason that the column cannot hold would
--- have every build doomed, and a bound that is null matches nothing. The args
--- are checked twice: by sweep.alter_job, as far as they are in the job, and by
--- each run before its first batch, with those of the run and against the table
--- as it is then. Both raise the same error, before anything is written.
+-- A wrong arg must raise an error before anything is written. Otherwise a misspelt final_status would be written into every
+-- build, a reason that the column cannot hold would doom every build, and a bound that is null would match no build. The args are
+-- checked twice, with the same errors: sweep.alter_job checks those in the job, and each run, before its first batch, checks them
+-- with those of the run merged, against the table as it is then.
 --
--- A job that is inserted is not checked, only its runs are: restoring a dump
--- must not fail because of an arg.
+-- The insertion of a job is not checked, because restoring a dump must not fail because of an arg; its runs are.
 --
 CREATE FUNCTION sweep_gitlab.arg_rules(step text, args jsonb) RETURNS TABLE (arg text, needed boolean, kind text, wanted text[])
 	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 	WITH reason AS (
-		-- The column is a number, or a name in an older GitLab; a missing table is not reported here.
+		-- The type of the column: a number, or in an older GitLab a name. A missing table is not reported here.
 		SELECT pg_catalog.max(t.typname::pg_catalog.text) FILTER (WHERE t.typname IN ('text', 'varchar')) IS NOT NULL AS named,
 			CASE pg_catalog.max(t.typname::pg_catalog.text) WHEN 'int2' THEN '32767' ELSE '2147483647' END AS highest
 		FROM pg_catalog.pg_attribute AS a JOIN pg_catalog.pg_type AS t ON t.oid = a.atttypid
@@ -106,7 +103,7 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION sweep_gitlab.check_args(text, jsonb) IS 'raises unless the args are such that a GitLab job with this step can work with them';
+COMMENT ON FUNCTION sweep_gitlab.check_args(text, jsonb) IS 'raises unless the args are valid for a GitLab job with this step';
 
 CREATE FUNCTION sweep_gitlab._check_job() RETURNS trigger
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -116,9 +113,9 @@ BEGIN
 	RETURN new;
 END
 $$;
-COMMENT ON FUNCTION sweep_gitlab._check_job() IS 'trigger of the jobs: args of a GitLab job that are changed must make sense';
+COMMENT ON FUNCTION sweep_gitlab._check_job() IS 'trigger of the jobs: raises unless changed args of a GitLab job are valid';
 CREATE TRIGGER sweep_gitlab_check_job BEFORE UPDATE ON sweep.job_definition FOR EACH ROW
 	WHEN (new.step LIKE E'sweep\\_gitlab.%' AND (new.step, new.args) IS DISTINCT FROM (old.step, old.args))
 	EXECUTE FUNCTION sweep_gitlab._check_job();
--- A trigger is no member of an extension: without this, dropping ours would ask for CASCADE.
+-- A trigger is no member of an extension: without this, DROP EXTENSION pg_sweep_gitlab would need CASCADE.
 ALTER TRIGGER sweep_gitlab_check_job ON sweep.job_definition DEPENDS ON EXTENSION pg_sweep_gitlab;

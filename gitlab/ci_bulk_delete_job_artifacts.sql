@@ -1,54 +1,49 @@
 --
 -- GitLab: job artifacts that have expired are deleted, by several shares at once.
 --
--- Purpose    Artifacts are most of what a GitLab stores; each says when it expires.
---            ci_schedule_bulk_delete_job_artifacts, every 5 minutes, looks after the
+-- Purpose    Artifacts are most of what a GitLab stores; each has a time when it expires.
+--            ci_schedule_bulk_delete_job_artifacts, every 5 minutes, recovers the
 --            buckets and starts shares of ci_bulk_delete_expired_job_artifacts.
 -- Predicate  expire_at < as_of AND file_type <> 3 (trace) AND locked = 0 (unlocked)
 --            AND mod(project_id + job_id, buckets) = bucket.  Strict; NULL never
 --            expires, -infinity has.  Left out: projects whose artifact size is
 --            being recounted.
 -- Order      expire_at, the longest expired first.
--- Effect     DELETE; for each row that this really deleted and that has a file, a
+-- Effect     DELETE; for each deleted row that has a file, a
 --            row in ci_deleted_objects, from which GitLab removes the file; a message
 --            {"project_id", "bytes", "count"} for each project of the batch in the
 --            queue ci_artifact_statistics.
--- Done when  nothing that has expired is left to read, and what was read is gone.
+-- Done when  no expired artifact is left to read, and those that were read are gone.
 -- Args       schema, table: p_ci_job_artifacts, or ci_job_artifacts in an older GitLab;
 --            refresh_states: states of project_build_artifacts_size_refreshes in which
 --            a project is left alone; buckets, and buckets_high while the feature
 --            bulk_delete_job_artifacts_high_concurrency is on.
 --
--- The bucket of an artifact is no condition on an index. Were it a filter, each share
--- would read what all the others have to delete. Instead one of them reads for all: it
--- walks the index on expire_at from where the last one stopped, some batches
--- for each bucket at a time, and notes where the rows are (partition and ctid) in the
--- list of their bucket. A share takes a batch from the list of its bucket; it reads on
--- when that is its last one, or when there was none. N shares read as much as one.
+-- No index has the bucket of an artifact. With a filter, each share would read the artifacts of all others. Instead one of them
+-- reads for all: it reads the index on expire_at from where the last one stopped, some batches for each bucket at a time, and
+-- adds the places of the rows (partition and ctid) to the list of their bucket. A share takes a batch from the list of its
+-- bucket; it reads on when that was the last one, or when there was none. N shares together read as much as one.
 --
--- A list is only a hint: the DELETE repeats the whole predicate, and whatever is found at
--- a place and satisfies it may be deleted, also when it is another row by now. Therefore
--- lists are unlogged, and what a crash, a rollback or a second list of the same rows leaves
--- of them does no harm. An artifact that becomes deletable behind the place where reading
--- stopped, say by being unlocked, is found by the next pass: reading begins at the front
--- again with the first run that follows one that drained.
+-- A list is only a hint: the DELETE repeats the whole predicate, and any row that is at a place and meets it may be deleted, even
+-- if it is another row by now. Therefore lists can be unlogged, and rows that are left by a crash, a rollback or a second list of
+-- the same artifacts do no harm. An artifact that becomes deletable before the place where reading has stopped, for example
+-- because it is unlocked, is found by the next pass: the first run after one that has drained reads from the start again.
 --
--- No share waits for one that stands still. When others hold its lists, or one that reads
--- for all holds the place, a share reads for itself alone, with the filter: a lock that
--- was not had is no empty bucket. Rows that are locked are left to the next pass, and counted as locked in the
--- detail of the run. A batch that has found nothing else for ten seconds is committed, as
--- one row handled: that is where the run goes on, and does not begin with them once more.
--- An artifact that cannot be deleted is left as well: it is logged, and counted as failed.
+-- No share waits for one that hangs. When others have locked its lists, or the position, a share reads for itself alone, with the
+-- filter: a lock that it does not get does not mean that the bucket is empty. Rows that are locked are left to the next pass, and
+-- counted as locked in the detail of the run. A batch that has found only such rows for ten seconds is committed, as one row
+-- handled, so that the run goes on from there and does not begin with these rows again. An artifact that cannot be deleted is
+-- left, too: it is logged, and counted as failed.
 --
 -- See environments_auto_stop.sql for the way the table is addressed.
 --
--- mod(project_id + job_id, buckets), also where no bigint holds the sum: that takes two of the same sign. Negative sums are
--- of no share, as in GitLab. No settings: the planner puts the body in place of a call.
+-- mod(project_id + job_id, buckets), also if the sum, of two numbers of the same sign, exceeds a bigint. Negative sums belong to
+-- no share, as in GitLab. Without SET clause, so that the planner can inline it.
 CREATE FUNCTION sweep_gitlab.artifact_bucket(project_id bigint, job_id bigint, buckets int) RETURNS int
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	RETURN CASE WHEN (project_id < 0) = (job_id < 0) THEN pg_catalog.mod(pg_catalog.mod(project_id, buckets::bigint) + pg_catalog.mod(job_id, buckets::bigint), buckets::bigint)
 		ELSE pg_catalog.mod(project_id + job_id, buckets::bigint) END;
-COMMENT ON FUNCTION sweep_gitlab.artifact_bucket(bigint, bigint, int) IS 'the share that an artifact is of; the planner puts its body in place of a call';
+COMMENT ON FUNCTION sweep_gitlab.artifact_bucket(bigint, bigint, int) IS 'the share to which an artifact belongs; the planner inlines it';
 
 CREATE FUNCTION sweep_gitlab.read_artifacts(b sweep.batch, bucket int, buckets int, read_from timestamptz, for_all boolean, refreshing bigint[],
 	OUT next_from timestamptz, OUT bucket_of int[], OUT partition_of bigint[], OUT place_of tid[])
@@ -58,10 +53,10 @@ AS $$
 DECLARE
 	-- batches for each bucket
 	at_once constant int := 10;
-	-- times that at most when many expire at one moment; the next pass finds the others
+	-- at most that many times as much when many expire at the same time; the next pass finds the others
 	most_tied constant int := 100;
 	most constant bigint := b.size::bigint * at_once * CASE WHEN for_all THEN buckets ELSE 1 END;
-	-- the first moment behind -infinity
+	-- the first timestamp after -infinity
 	earliest constant pg_catalog.timestamptz := '4714-11-24 00:00Z BC';
 BEGIN
 	PERFORM pg_catalog.set_config('search_path', pg_catalog.format('pg_catalog, %I, pg_temp', b.args ->> 'schema'), true);
@@ -85,12 +80,12 @@ CREATE FUNCTION sweep_gitlab.delete_artifacts(b sweep.batch, bucket int, buckets
 	SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET enable_indexscan = off SET lock_timeout = '100ms'
 AS $$
 DECLARE
-	-- everything else, also nothing, is a hashed path
+	-- all other values, also NULL, mean a hashed path
 	legacy_path constant smallint := 1;
 	statistics pg_catalog.jsonb[];
 BEGIN
 	PERFORM pg_catalog.set_config('search_path', pg_catalog.format('pg_catalog, %I, pg_temp', b.args ->> 'schema'), true);
-	IF is_part THEN -- of rows of which one was locked for that long
+	IF is_part THEN -- a part of rows that could not be deleted together, as one of them may be locked
 		PERFORM pg_catalog.set_config('lock_timeout', '2ms', true);
 	END IF;
 	BEGIN
@@ -124,7 +119,7 @@ BEGIN
 			FROM (SELECT project_id, coalesce(pg_catalog.sum(size), 0::numeric) AS bytes, pg_catalog.count(*) AS rows FROM deleted GROUP BY project_id) AS project;
 		RETURN statistics;
 	EXCEPTION WHEN OTHERS THEN
-		-- No artifact is to blame for missing rights or tables, for what the server lacks, or for a conflict that passes.
+		-- Missing rights or tables, lacking resources of the server, and conflicts of transactions are not errors of an artifact.
 		IF SQLSTATE ~ '^(25|40|42|53|57|58|XX)' THEN
 			RAISE;
 		END IF;
@@ -137,15 +132,15 @@ BEGIN
 			RETURN ARRAY[pg_catalog.jsonb_build_object('failed', 1)];
 		END IF;
 	END;
-	-- Halves, until what is locked or cannot be deleted stands alone.
+	-- Tries both halves, until an artifact that is locked or cannot be deleted is alone.
 	RETURN sweep_gitlab.delete_artifacts(b, bucket, buckets, partition, places[:pg_catalog.cardinality(places) / 2], refreshing, true)
 		|| sweep_gitlab.delete_artifacts(b, bucket, buckets, partition, places[pg_catalog.cardinality(places) / 2 + 1:], refreshing, true);
 END
 $$;
 COMMENT ON FUNCTION sweep_gitlab.delete_artifacts(sweep.batch, int, int, bigint, tid[], bigint[], boolean) IS
-	'part of the step of ci_bulk_delete_expired_job_artifacts: deletes what has expired among these of a partition, and returns what that is for each project';
+	'part of the step of ci_bulk_delete_expired_job_artifacts: deletes the expired ones of these artifacts of a partition, and returns statistics for each project';
 
--- Says whether it is worth to look at the list again. Without "wait" it does nothing when another one reads.
+-- listed: whether the list may have new rows. Without "wait" it does nothing when another share reads.
 CREATE FUNCTION sweep_gitlab.read_on(b sweep.batch, table_id oid, bucket int, buckets int, refreshing bigint[], after bigint,
 	first boolean, wait boolean, INOUT own_from timestamptz, OUT listed boolean)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -166,7 +161,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sweep_gitlab.read_on(sweep.batch, oid, int, int, bigint[], bigint, boolean, boolean, timestamptz) IS
-	'part of the step of ci_bulk_delete_expired_job_artifacts: a share reads on for all of them, or for itself when another one does';
+	'part of the step of ci_bulk_delete_expired_job_artifacts: a share reads on for all shares, or for itself when another one reads for all';
 
 CREATE FUNCTION sweep_gitlab.refreshing_projects(b sweep.batch) RETURNS bigint[]
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -217,7 +212,7 @@ BEGIN
 			first := false;
 			own_from := read_on.own_from;
 			CONTINUE WHEN read_on.listed;
-			-- Lists that another share made for all, while this one read for itself, have lower numbers than its own.
+			-- Lists that another share has made for all, while this one read for itself, have lower numbers than its own.
 			IF own_from > '-infinity' THEN
 				list := sweep_gitlab.take_artifacts(table_id, buckets, bucket, 0, b.size);
 			END IF;
@@ -239,7 +234,7 @@ BEGIN
 			FROM (SELECT s -> 'project_id' AS project_id, pg_catalog.sum((s -> 'bytes')::numeric) AS bytes, pg_catalog.sum((s -> 'count')::bigint) AS count
 				FROM pg_catalog.unnest(statistics) AS s WHERE s ? 'project_id' GROUP BY 1) AS p;
 	END IF;
-	-- The list was the last one. At the end of a batch the lock of the share that reads for all is a short one.
+	-- The list is used up. Reading for all at the end of a batch keeps the lock only for a short time.
 	IF list.is_last THEN
 		PERFORM sweep_gitlab.read_on(b, table_id, bucket, buckets, refreshing, last_list, false, false, own_from);
 	END IF;
@@ -249,7 +244,7 @@ $$;
 COMMENT ON FUNCTION sweep_gitlab.ci_bulk_delete_expired_job_artifacts(sweep.batch) IS 'step of the job ci_bulk_delete_expired_job_artifacts: deletes expired artifacts of a share';
 
 -- ------------------------------------------------------------------ the same in ci_job_artifacts
--- Its functions are those above under another name, so that their statements are static as well.
+-- The functions for this table are copies of those above, so that their statements are static, too.
 DO $$
 DECLARE
 	original pg_catalog.regprocedure;
@@ -268,7 +263,7 @@ BEGIN
 		EXECUTE pg_catalog.regexp_replace(pg_catalog.replace(copy, 'p_ci_job_artifacts', 'ci_job_artifacts'), E'^CREATE OR \\w+', 'CREATE');
 	END LOOP;
 	FOR original IN SELECT oid FROM pg_catalog.pg_proc WHERE proname ~ '_plain_' AND pronamespace = 'sweep_gitlab'::pg_catalog.regnamespace LOOP
-		EXECUTE pg_catalog.format('COMMENT ON FUNCTION %s IS %L', original, 'as the function without "plain" in its name, in the table ci_job_artifacts');
+		EXECUTE pg_catalog.format('COMMENT ON FUNCTION %s IS %L', original, 'the same as the function without "plain" in its name, for the table ci_job_artifacts');
 	END LOOP;
 END
 $$;
@@ -284,11 +279,11 @@ COMMENT ON FUNCTION sweep_gitlab.artifacts_step(text) IS 'step function for the 
 -- ------------------------------------------------------------------ the scheduler
 INSERT INTO sweep_gitlab.feature_flag (name) VALUES ('bulk_delete_job_artifacts'), ('bulk_delete_job_artifacts_high_concurrency');
 
--- The current number of buckets; 0: nothing is to be done, and nothing is touched.
+-- The current number of buckets; 0: the job does nothing.
 CREATE FUNCTION sweep_gitlab.artifact_buckets(b sweep.batch) RETURNS int
 	LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
-	-- Less than one would look like a job that is switched off.
+	-- A missing number, or one less than 1, is an error: 0 would mean that the job is switched off.
 	SELECT CASE WHEN number >= 0 THEN number
 		ELSE (SELECT 0 FROM sweep_gitlab.check_args('sweep_gitlab.ci_bulk_delete_expired_job_artifacts', b.args)) END
 	FROM (SELECT CASE
@@ -296,16 +291,16 @@ AS $$
 		WHEN sweep_gitlab.feature_enabled('bulk_delete_job_artifacts_high_concurrency') THEN nullif((b.args ->> 'buckets_high')::int, 0)
 		ELSE nullif((b.args ->> 'buckets')::int, 0) END) AS n (number)
 $$;
-COMMENT ON FUNCTION sweep_gitlab.artifact_buckets(sweep.batch) IS 'buckets_function of ci_bulk_delete_expired_job_artifacts: what the feature flags say';
+COMMENT ON FUNCTION sweep_gitlab.artifact_buckets(sweep.batch) IS 'buckets_function of ci_bulk_delete_expired_job_artifacts: the number of buckets according to the feature flags';
 
--- Buckets and shares are the engine's, on behalf of the child; nothing is left to do for a batch.
+-- The engine recovers the buckets of the child job and starts its shares; the batch itself has nothing to do.
 CREATE FUNCTION sweep_gitlab.ci_schedule_bulk_delete_job_artifacts(b sweep.batch) RETURNS sweep.progress
 	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT ROW(0, NULL, NULL)::sweep.progress
 $$;
 COMMENT ON FUNCTION sweep_gitlab.ci_schedule_bulk_delete_job_artifacts(sweep.batch) IS
-	'step of the job ci_schedule_bulk_delete_job_artifacts: the engine keeps the buckets of its child and starts the shares, more there is not';
+	'step of the job ci_schedule_bulk_delete_job_artifacts: does nothing itself; the engine recovers the buckets of its child and starts the shares';
 
 CREATE FUNCTION sweep_gitlab.create_ci_bulk_delete_expired_job_artifacts(args jsonb) RETURNS void
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp

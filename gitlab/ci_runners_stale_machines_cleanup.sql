@@ -1,37 +1,32 @@
 --
--- GitLab: runner machines that have not been heard of for a week are deleted.
+-- GitLab: deletes runner machines that have not made contact for a week.
 --
 -- Purpose    Autoscaled runners leave a row for every machine they ever had;
 --            the list of machines and every query on it grow with them.
 -- Predicate  (contacted_at IS NULL OR contacted_at <= as_of - stale_after)
 --            AND created_at <= as_of - stale_after.  Both bounds inclusive.
 -- Order      first those that never made contact, by (id, runner_type), then by
---            (contacted_at, id, runner_type): the longest silent first.
+--            (contacted_at, id, runner_type): the one that is silent for longest first.
 -- Effect     DELETE; the triggers of the table fire (loose foreign keys).
 --            detail {"status", "total_deleted", "batch_counts"}, and "locked" when some
 --            were locked by others.
--- Done when  there was nothing to delete; the 0 of that batch is part of batch_counts.
+-- Done when  a batch finds nothing to delete; its 0 is part of batch_counts.
 -- Args       schema: where the table ci_runner_machines is; stale_after.
 --
--- The key of the table is (id, runner_type), and no index has both behind contacted_at. Where
--- machines that share an id fall on the edge of a batch, the batch ends between two of them and
--- the cursor stands before both. A statement of their own deletes the machines of that id: to
--- read the type of each machine costs more.
+-- The key of the table is (id, runner_type), and no index has both after contacted_at. When machines with the same id are at the
+-- edge of a batch, the batch ends between two of them and the cursor is before both. A separate statement deletes the machines of
+-- that id, which costs less than reading the type of each machine.
 --
--- One index serves both kinds of machines, (contacted_at DESC, id DESC) read backwards,
--- but not with OR between them: hence two phases, and a batch that ends the
--- first goes on with the second.  Each looks up the key at which the batch is
--- full and deletes the range up to it. By key (id, runner_type) or by ctid each
--- machine would be found a second time on its own, which takes up to half as
--- long again. The DELETE repeats the whole predicate and looks at each row again
--- under its lock: a machine that makes contact meanwhile stays. IS TRUE keeps the
--- planner from the index on created_at: most machines are old, and that index
--- leads through all of them.
+-- One index, (contacted_at DESC, id DESC) read backwards, finds both kinds of machines, but not if they are combined by OR.
+-- Therefore there are two phases, and a batch that ends the first goes on with the second. Each phase looks up the key at which
+-- the batch is full and deletes the range up to it. A DELETE by key (id, runner_type) or by ctid would find each machine a second
+-- time, and take up to 1.5 times as long. The DELETE repeats the whole predicate and checks each row again under its lock: a
+-- machine that makes contact meanwhile stays. IS TRUE keeps the planner from using the index on created_at, in which it would
+-- read nearly all machines, since most are old.
 --
--- GitLab's own worker deletes the same machines, in another order and at the same minute. If each waited for the other, with
--- machines in hand, that would be a deadlock. Therefore a batch waits 0.2 s for a lock, and the engine then does it again with half
--- the size. A machine that is locked when it stands alone is left to the next run. (To lock the rows first, with SKIP LOCKED,
--- would take the right to UPDATE.)
+-- GitLab's own worker deletes the same machines, in another order and at the same minute, which could lead to deadlocks. Therefore
+-- a batch waits 0.2 s for a lock, and the engine then does it again with half the size. A single machine that is locked is left to
+-- the next run. (Locking the rows first, with SKIP LOCKED, would need the right to UPDATE.)
 --
 -- See environments_auto_stop.sql for the way the table is addressed.
 --
@@ -40,7 +35,7 @@ CREATE FUNCTION sweep_gitlab.ci_runners_stale_machines_cleanup(b sweep.batch) RE
 	SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
 AS $$
 DECLARE
-	-- in UTC, where every day has 24 hours
+	-- computed in UTC, where every day has 24 hours
 	stale pg_catalog.timestamptz := (b.as_of AT TIME ZONE 'UTC' - (b.args ->> 'stale_after')::interval) AT TIME ZONE 'UTC';
 	never_done boolean := coalesce(b.cursor ? 'contacted_at', false);
 	lowest_id constant bigint := -9223372036854775808;
@@ -59,7 +54,7 @@ BEGIN
 	END IF;
 	PERFORM pg_catalog.set_config('search_path', pg_catalog.format('pg_catalog, %I, pg_temp', b.args ->> 'schema'), true);
 
-	-- A lock of the table itself is waited for.
+	-- Takes the lock of the table without that timeout.
 	LOCK TABLE ci_runner_machines IN ROW EXCLUSIVE MODE;
 	BEGIN
 		IF waits = '0' OR waits::interval > longest::interval THEN
@@ -122,7 +117,7 @@ BEGIN
 		IF b.size > 1 THEN
 			RAISE;
 		END IF;
-		-- The variables have what they had when the machine was found.
+		-- The variables still have the values of the machine that was found.
 		locked := 1;
 		IF never_done THEN
 			last_at := edge.contacted_at;
@@ -130,7 +125,7 @@ BEGIN
 		last_id := edge.id;
 	END;
 
-	-- A full batch of machines that have made contact meanwhile, or are gone, is not the end.
+	-- If all machines of a full batch have made contact meanwhile, or are gone, the run has not drained.
 	RETURN ROW(CASE WHEN edge.tied > 0 THEN greatest(deleted, 1) ELSE deleted END,
 		CASE WHEN never_done THEN pg_catalog.jsonb_build_object('contacted_at', last_at, 'id', last_id)
 			ELSE pg_catalog.jsonb_build_object('id', last_id) END,

@@ -2,10 +2,10 @@
 -- GitLab: builds that are stuck in a status are ended.
 --
 -- Purpose    A build whose runner is gone stays pending, running or canceling,
---            and its pipeline never ends; one that is scheduled may miss its
---            moment.  ci_stuck_jobs, once an hour, queues a run of each
---            ci_stuck_builds_drop_* job, 15 minutes apart, whether it gets its
---            own lock or not, and drops the pending builds itself.
+--            and its pipeline never ends; a scheduled build may miss its time.
+--            ci_stuck_jobs, once an hour, queues a run of each
+--            ci_stuck_builds_drop_* job, 15 minutes apart, even if it does not
+--            get its own lock, and drops the pending builds itself.
 -- Predicate  type = 'Ci::Build', the status, and for each bound in the args that
 --            the timestamp is older: created_at, updated_at, scheduled_at <
 --            as_of - bound.  Strict; NULL is never older.
@@ -15,44 +15,39 @@
 --              ci_stuck_builds_drop_canceling  canceling   created and updated 1 hour
 -- Order      (created_at, project_id, id, partition_id), created_at NULL last.
 -- Effect     status, failure_reason, finished_at, updated_at, lock_version + 1,
---            scheduled_at NULL, and processed so that the pipeline looks at the
+--            scheduled_at NULL, and processed so that the pipeline handles the
 --            build again; its rows in ci_pending_builds and ci_running_builds
---            are deleted, where these tables exist: a row that stays there makes
+--            are deleted, if these tables exist: a row that stays there makes
 --            its project count as busy.  Messages {"pipeline_id"} in the queue
 --            ci_pipeline_process and {"build_id", "project_id"} in the queue
 --            ci_build_finished, keys: the ids.  A build that cannot be written
 --            is doomed: the same with status failed, reason data integrity.
--- Done when  nothing lies behind the last build picked.
+-- Done when  there is no stuck build after the last one picked.
 -- Args       schema, table: p_ci_builds, or ci_builds in an older GitLab; status;
 --            created_older_than, updated_older_than, scheduled_older_than, as far
---            as they apply; final_status: with any other than "failed" the reason
---            stays; failure_reason and doom_reason for a column of numbers,
---            failure_reason_name and doom_reason_name for one of names.  They
+--            as they apply; final_status: unless it is "failed", the reason is not
+--            changed; failure_reason and doom_reason if the column has numbers,
+--            failure_reason_name and doom_reason_name if it has names.  They
 --            are checked before the first build is picked (check_args.sql).
 --
--- One pick, one step and one rescue function serve all four. The write repeats
--- the predicate and the lock_version that was picked, so a build that changed
--- meanwhile is not written. It is read again and tried again up to 3 times; once
--- it is no longer stuck, it is left as it is. The rescue repeats the predicate
--- without the lock_version: a build that the step could not drop is not doomed
--- if it is no longer stuck.
+-- All four jobs use the same pick, step and rescue functions. The UPDATE repeats the predicate and the lock_version that was
+-- picked, so that a build that has changed meanwhile is not written. It is read and tried again up to 3 times; if it is no longer
+-- stuck, it is left as it is. The rescue repeats the predicate without the lock_version: a build that the step could not drop is
+-- not doomed if it is no longer stuck.
 --
 -- created_at, updated_at and finished_at are timestamps without time zone and
 -- hold UTC; scheduled_at has its zone. Both are compared with as_of in UTC, where
 -- every day has 24 hours, and never with the time zone of the session.
 --
--- The index is (status, created_at, project_id) WHERE type = 'Ci::Build' in each
--- partition. The plan is a merge of these, with the ids of one created_at and
--- project sorted, so a batch reads what it returns. Where many builds of a project
--- share one created_at, as after a bulk insert, it would read all that are left of
--- them each time; while there are four batches of them it walks along the ids of the
--- project instead. The write is by the primary key, with partition_id, so that it
--- looks into one partition.
+-- The index is (status, created_at, project_id) WHERE type = 'Ci::Build' in each partition. The plan is a merge of these, with
+-- the ids of the same created_at and project sorted, so a batch reads only what it returns. If many builds of a project have the
+-- same created_at, as after a bulk insert, each batch would read all that are left of them; if these are four batches or more, it
+-- reads along the ids of the project instead. The UPDATE is by the primary key, with partition_id, so that it reads only one
+-- partition.
 --
 -- See environments_auto_stop.sql for the way the table is addressed.
--- The predicate stands once, in sweep_gitlab.is_stuck, which the planner puts in place of its
--- call: it has no settings of its own, and its body is parsed when it is created. The pick
--- repeats the bound at which reading the index ends, and counts the builds with one index key.
+-- The predicate is only in sweep_gitlab.is_stuck, which the planner can inline: it has no SET clause, and its body is parsed when
+-- it is created. The pick repeats the bound at which reading the index ends, and counts the builds with the same index key.
 --
 CREATE TYPE sweep_gitlab.stuck AS (
 	status           text,
@@ -60,13 +55,14 @@ CREATE TYPE sweep_gitlab.stuck AS (
 	updated_before   timestamp,
 	scheduled_before timestamptz
 );
-COMMENT ON TYPE sweep_gitlab.stuck IS 'when a build is stuck: in this status, with each of the moments that is not NULL behind its timestamp';
+COMMENT ON TYPE sweep_gitlab.stuck IS 'when a build is stuck: it has this status, and each of its timestamps is before the bound here that is not NULL';
 COMMENT ON COLUMN sweep_gitlab.stuck.status IS 'the status it is stuck in';
 COMMENT ON COLUMN sweep_gitlab.stuck.created_before IS 'its created_at, in UTC, is before this';
 COMMENT ON COLUMN sweep_gitlab.stuck.updated_before IS 'its updated_at, in UTC, is before this';
 COMMENT ON COLUMN sweep_gitlab.stuck.scheduled_before IS 'its scheduled_at is before this';
 
--- For one build alone sweep_gitlab.build_statement computes the same in its statement: this takes as long as a tenth of the rest.
+-- For a single build the statement of sweep_gitlab.build_statement computes the same, because this function would take a tenth of
+-- the time of the rest.
 CREATE FUNCTION sweep_gitlab.when_stuck(args jsonb, as_of timestamptz) RETURNS sweep_gitlab.stuck
 	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -84,12 +80,12 @@ CREATE FUNCTION sweep_gitlab.is_stuck(type text, status text, created_at timesta
 		AND ((stuck).updated_before IS NULL OR updated_at < (stuck).updated_before)
 		AND ((stuck).scheduled_before IS NULL OR scheduled_at < (stuck).scheduled_before);
 COMMENT ON FUNCTION sweep_gitlab.is_stuck(text, text, timestamp, timestamp, timestamptz, sweep_gitlab.stuck) IS
-	'the predicate of the jobs for stuck builds; the planner puts its body in place of a call';
+	'the predicate of the jobs for stuck builds; the planner inlines it';
 
 CREATE FUNCTION sweep_gitlab.next_lock_version(lock_version int) RETURNS int
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	RETURN lock_version % 2147483647 + 1;
-COMMENT ON FUNCTION sweep_gitlab.next_lock_version(int) IS 'the next lock_version of a build: one more, and 1 after the highest; the planner puts its body in place of a call';
+COMMENT ON FUNCTION sweep_gitlab.next_lock_version(int) IS 'the next lock_version of a build: one more, and 1 after the highest; the planner inlines it';
 
 -- Returns runner, pipeline and project of the build, and whether it is in one of the tables of queues that there are: a look costs
 -- hardly anything, a DELETE of no row as much as the rest of the statement. The planner puts the row of sweep_gitlab.stuck into the
@@ -170,9 +166,8 @@ END
 $$;
 COMMENT ON FUNCTION sweep_gitlab.pick_stuck_builds(sweep.batch) IS 'pick of ci_stuck_jobs and the ci_stuck_builds_drop_* jobs: builds that are stuck in a status';
 
--- Most batches are of one build. This case is done in C (build.c), because
--- PL/pgSQL prepares its expressions anew in every transaction; the function
--- below does all others.
+-- Most batches have one build. C code (build.c) does this case, because PL/pgSQL prepares its expressions again in every
+-- transaction; the function below does all others.
 CREATE FUNCTION sweep_gitlab.drop_stuck_builds(b sweep.batch) RETURNS sweep.progress
 	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_gitlab_drop_builds';
 COMMENT ON FUNCTION sweep_gitlab.drop_stuck_builds(sweep.batch) IS 'step of ci_stuck_jobs and the ci_stuck_builds_drop_* jobs: ends builds that are still stuck';
@@ -341,8 +336,8 @@ COMMENT ON FUNCTION sweep_gitlab.doom_stuck_build(sweep.batch, jsonb) IS
 	'rescue of ci_stuck_jobs and the ci_stuck_builds_drop_* jobs: ends a build that could not be dropped, unless it is no longer stuck';
 
 -- ------------------------------------------------------------------ an older GitLab
--- The same four for the table ci_builds. Static statements cannot take a name
--- as an argument; these differ in nothing else, so they are made from the above.
+-- The same four functions for the table ci_builds. They are generated from those above, because static statements cannot have the
+-- name of a table as an argument; nothing else differs.
 DO $$
 DECLARE
 	original pg_catalog.regprocedure;
@@ -380,7 +375,7 @@ AS $$
 		transaction => 'row', row_retries => 3, batch_size => 100, timeout => '30 min', description => description)
 	FROM sweep_gitlab.stuck_builds_functions(args ->> 'table') AS f
 $$;
-COMMENT ON FUNCTION sweep_gitlab.create_stuck_builds_job(text, text, jsonb, jsonb, text, jsonb) IS 'what the jobs for stuck builds have in common; the functions below call it';
+COMMENT ON FUNCTION sweep_gitlab.create_stuck_builds_job(text, text, jsonb, jsonb, text, jsonb) IS 'creates a job for stuck builds; the functions below call it';
 
 CREATE FUNCTION sweep_gitlab.create_ci_stuck_builds_drop_running(args jsonb) RETURNS void
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp

@@ -1,40 +1,34 @@
 --
--- GitLab: environments whose time has come are handed on to be stopped.
+-- GitLab: sends a message for each environment that is due to be stopped.
 --
 -- Purpose    A review environment costs money until it is stopped; each
 --            one may say when that should happen (auto_stop_at).
 -- Predicate  state = 'available' and auto_stop_at < as_of.  Strict; NULL is
---            never due.  Left out: those that sweep_gitlab.stop_environment
---            could not stop, until their auto_stop_at, their auto_stop_setting
---            or the answer about their stop action changes.
+--            never due.  Left out: environments that sweep_gitlab.stop_environment
+--            could not stop, until their auto_stop_at, their auto_stop_setting or
+--            the result of stop_action for them changes.
 -- Order      (auto_stop_at, id), the longest overdue first.
 -- Effect     one message {"environment_id", "project_id"} each in the queue
---            environments_auto_stop, its key the id: an environment that is
---            still in there is not queued again.  Nothing is marked, the
---            cursor alone keeps a run from seeing an environment twice,
---            however slow the consumers are.
--- Done when  nothing due lies behind the cursor.
+--            environments_auto_stop, with the id as key: while a message for
+--            an environment is there, no other one is queued.  The table is
+--            not changed: only the cursor keeps a run from reading an
+--            environment twice, however slow the consumers are.
+-- Done when  no due environment is after the cursor.
 -- Args       schema: where the table environments is; stop_action: see below.
 --
--- All GitLab steps are written like this: the statements are static, so their
--- plan is made once in a run (to plan them in every batch of 100 doubles its
--- time), and they find their table because the step sets the schema first.
--- That schema comes behind pg_catalog, and each name that a function or
--- operator in it could match better is qualified or exact in its types.
--- The plan must not depend on guesses of the planner about a parameter or a
--- table without statistics: it is the generic plan, and the settings of the
--- function leave only the way along the index.
+-- All GitLab steps are written like this. The statements are static, so that they are planned once per run (planning in every
+-- batch of 100 would double its time). They find their table by the search_path that the step sets first. GitLab's schema comes
+-- after pg_catalog in it, and each name that a function or operator in that schema could match better is qualified, or has
+-- arguments of exactly matching types. The plan must not depend on the planner's guesses about a parameter or a table without
+-- statistics: it is the generic plan, and with the settings of the function only the index can be used.
 --
--- The index is (state, auto_stop_at) WHERE state = 'available' AND auto_stop_at
--- IS NOT NULL. Because of that WHERE the planner drops state = 'available' from
--- the conditions on the index, and without its leading column the bounds on
--- auto_stop_at say neither where to begin nor where to end: each batch would
--- read the index from its start. The planner keeps state = ANY (available).
+-- The index is (state, auto_stop_at) WHERE state = 'available' AND auto_stop_at IS NOT NULL. Because of that WHERE the planner
+-- drops state = 'available' from the index conditions. Without the leading column, the bounds on auto_stop_at do not limit the
+-- scan, and each batch would read the index from its start. The planner keeps state = ANY (available).
 --
--- The index does not order the environments of one moment by id, so each batch
--- reads all that are left of that moment. Where there are so many that this
--- costs more than walking along the ids, as after an UPDATE of all environments
--- of a customer, the cursor gets "upto" and the next batches walk.
+-- The index does not order environments with the same auto_stop_at by id, so each batch reads all that are left with the same
+-- value. If there are so many that reading along the ids costs less, as after an UPDATE of all environments of a customer, the
+-- cursor gets "upto" and the next batches do so.
 --
 CREATE FUNCTION sweep_gitlab.environments_auto_stop(b sweep.batch) RETURNS sweep.progress
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -115,31 +109,32 @@ $$;
 COMMENT ON FUNCTION sweep_gitlab.create_environments_auto_stop(jsonb) IS 'creates the job with its limits; sweep_gitlab.install calls it';
 
 -- ------------------------------------------------------------------ environments that could not be stopped
--- Only the job uses these rows. The next run deletes rows that were kept for a job of this name of another role. No foreign
--- key: the tables of a dump arrive in any order.
+-- Only the job uses these rows. The next run deletes rows that belong to an earlier job of this name of another role. No foreign
+-- key, because a dump may restore the tables in any order.
 CREATE TABLE sweep_gitlab.kept (
 	environment_id bigint PRIMARY KEY,
 	auto_stop_at   timestamptz NOT NULL,
 	run_as         text NOT NULL
 );
-COMMENT ON TABLE sweep_gitlab.kept IS 'environments that stop only by an action and have none: not sent again until that changes';
+COMMENT ON TABLE sweep_gitlab.kept IS 'environments that stop only by a stop action and have none: no message is sent for them until that changes';
 COMMENT ON COLUMN sweep_gitlab.kept.environment_id IS 'id of the environment';
 COMMENT ON COLUMN sweep_gitlab.kept.auto_stop_at IS 'its auto_stop_at at that time';
 COMMENT ON COLUMN sweep_gitlab.kept.run_as IS 'name of the role of the job at that time';
 SELECT pg_catalog.pg_extension_config_dump('sweep_gitlab.kept', '');
 
--- A role that sees the job sees all of them. No condition of the reader gets below OFFSET 0: see the README of src/api.
+-- A role that sees the job sees all its rows. OFFSET 0 keeps conditions of the reader out of the subquery: see the README of
+-- src/api.
 CREATE VIEW sweep_gitlab.kept_environment WITH (security_barrier) AS
 	SELECT k.* FROM sweep_gitlab.kept AS k
 		WHERE (SELECT sweep._may_see(j.run_as) FROM sweep.job_definition AS j WHERE j.name = 'environments_auto_stop')
 	OFFSET 0;
-COMMENT ON VIEW sweep_gitlab.kept_environment IS 'environments that stop only by an action and have none: not sent again until that changes';
+COMMENT ON VIEW sweep_gitlab.kept_environment IS 'environments that stop only by a stop action and have none: no message is sent for them until that changes';
 COMMENT ON COLUMN sweep_gitlab.kept_environment.environment_id IS 'id of the environment';
 COMMENT ON COLUMN sweep_gitlab.kept_environment.auto_stop_at IS 'its auto_stop_at at that time';
 COMMENT ON COLUMN sweep_gitlab.kept_environment.run_as IS 'name of the role of the job at that time';
 
--- The view is always read as a whole. These two functions find by key, for the role of the job and its members alone. For other
--- roles they do not look the environment up, because the statistics of the tables would show it.
+-- The view is always read completely. These two functions find a row by its key, but only for the role of the job and its
+-- members. For other roles they do not read the tables, because the statistics would reveal whether there is a row.
 CREATE FUNCTION sweep_gitlab._kept_until(caller oid, environment_id bigint) RETURNS timestamptz
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
 AS $$
@@ -153,7 +148,7 @@ COMMENT ON FUNCTION sweep_gitlab._kept_until(oid, bigint) IS 'implements sweep_g
 CREATE FUNCTION sweep_gitlab.kept_until(environment_id bigint) RETURNS timestamptz
 	LANGUAGE c STABLE PARALLEL UNSAFE AS '$libdir/pg_sweep', 'sweep_caller_dispatch';
 COMMENT ON FUNCTION sweep_gitlab.kept_until(bigint) IS
-	'part of the step of environments_auto_stop: the auto_stop_at with which an environment is not sent again; NULL when it is not kept';
+	'part of the step of environments_auto_stop: while an environment has this auto_stop_at, no message is sent for it; NULL when it is not kept';
 
 CREATE FUNCTION sweep_gitlab._environments_args(caller oid) RETURNS jsonb
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
@@ -169,7 +164,7 @@ CREATE FUNCTION sweep_gitlab.environments_args() RETURNS jsonb
 COMMENT ON FUNCTION sweep_gitlab.environments_args() IS
 	'part of the consumer of environments_auto_stop: the args of the job of the current role; NULL when it has none';
 
--- Until the end of the transaction the job is neither dropped nor given to another role.
+-- Keeps the job from being dropped or given to another role until the end of the transaction.
 CREATE FUNCTION sweep_gitlab._lock_environments_job(caller oid) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -186,7 +181,7 @@ BEGIN
 		USING ERRCODE = 'insufficient_privilege', HINT = 'Members of its role and of sweep_admin may say which environments it leaves out.';
 END
 $$;
-COMMENT ON FUNCTION sweep_gitlab._lock_environments_job(oid) IS 'keeps the job environments_auto_stop as it is, if the caller may act on it';
+COMMENT ON FUNCTION sweep_gitlab._lock_environments_job(oid) IS 'locks the job environments_auto_stop against changes; raises unless the caller may act on it';
 
 CREATE FUNCTION sweep_gitlab._keep_environment(caller oid, environment_id bigint, auto_stop_at timestamptz) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -203,7 +198,7 @@ COMMENT ON FUNCTION sweep_gitlab._keep_environment(oid, bigint, timestamptz) IS 
 
 CREATE FUNCTION sweep_gitlab.keep_environment(environment_id bigint, auto_stop_at timestamptz) RETURNS void
 	LANGUAGE c VOLATILE PARALLEL UNSAFE AS '$libdir/pg_sweep', 'sweep_caller_dispatch';
-COMMENT ON FUNCTION sweep_gitlab.keep_environment(bigint, timestamptz) IS 'an environment is not sent to be stopped again while its auto_stop_at is this';
+COMMENT ON FUNCTION sweep_gitlab.keep_environment(bigint, timestamptz) IS 'no further message to stop the environment is sent while it has this auto_stop_at';
 
 CREATE FUNCTION sweep_gitlab._forget_environments(caller oid, environment_ids bigint[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -211,7 +206,7 @@ AS $$
 #variable_conflict use_column
 BEGIN
 	PERFORM sweep_gitlab._lock_environments_job(caller);
-	-- The next run looks at rows that a consumer is just writing.
+	-- Rows that a consumer has locked are skipped; the next run checks them.
 	DELETE FROM sweep_gitlab.kept AS k WHERE k.environment_id IN (
 		SELECT o.environment_id FROM sweep_gitlab.kept AS o
 		WHERE o.environment_id = ANY (_forget_environments.environment_ids) FOR UPDATE SKIP LOCKED);
@@ -221,10 +216,10 @@ COMMENT ON FUNCTION sweep_gitlab._forget_environments(oid, bigint[]) IS 'impleme
 
 CREATE FUNCTION sweep_gitlab.forget_environments(environment_ids bigint[]) RETURNS void
 	LANGUAGE c VOLATILE PARALLEL UNSAFE AS '$libdir/pg_sweep', 'sweep_caller_dispatch';
-COMMENT ON FUNCTION sweep_gitlab.forget_environments(bigint[]) IS 'environments are sent to be stopped again, if they are due';
+COMMENT ON FUNCTION sweep_gitlab.forget_environments(bigint[]) IS 'messages to stop these environments are sent again, if they are due';
 
--- Once a run, before its first batch: the row of a kept environment is deleted when the environment is gone or
--- no longer available, when it could be stopped now, or when it was kept for another role.
+-- Called once per run, before its first batch. Deletes the row of a kept environment when the environment is gone or no longer
+-- available, when it could be stopped now, or when the row belongs to a job of another role.
 CREATE FUNCTION sweep_gitlab.review_kept_environments(b sweep.batch) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 	SET plan_cache_mode = force_generic_plan
@@ -248,12 +243,12 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sweep_gitlab.review_kept_environments(sweep.batch) IS
-	'part of the step of environments_auto_stop: forgets kept environments that are gone, or could be stopped now';
+	'part of the step of environments_auto_stop: deletes the rows of kept environments that are gone, or could be stopped now';
 
--- The stop_action also starts the action, which only the consumer may do. It is called first in a read-only subtransaction, which
--- is rolled back. A stop_action that writes before it looks fails there; it is called again in a subtransaction that may write, which
--- is rolled back as well. The result is true when it returns true or changes the state of the environment; its other effects do not count.
--- A stop_action that fails for another reason counts as "may have one": the consumer asks it again.
+-- The stop_action also starts the action, which only the consumer may do. Therefore it is first called in a read-only subtransaction,
+-- which is rolled back. A stop_action that writes before it checks fails there, and is called again in a subtransaction that may write,
+-- and is rolled back, too. The result is true when it returns true or changes the state of the environment; other effects do not count. If
+-- the stop_action fails for another reason, there may be an action, and the consumer calls it again.
 CREATE FUNCTION sweep_gitlab.may_have_stop_action(schema text, stop_action text, environment_id bigint) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -264,11 +259,11 @@ BEGIN
 	IF stop_action IS NULL THEN
 		RETURN false;
 	END IF;
-	-- The stop_action has the search_path that the consumer gives it.
+	-- The same search_path as in the consumer.
 	PERFORM pg_catalog.set_config('search_path', pg_catalog.format('pg_catalog, %I, pg_temp', schema), true);
 	FOREACH read_only IN ARRAY '{on,off}'::pg_catalog.text[] LOOP
 		BEGIN
-			-- The error below takes it back. 17 does not take transaction_read_only as a setting of the function.
+			-- The error below resets it. Version 17 does not accept transaction_read_only in the SET clause of a function.
 			PERFORM pg_catalog.set_config('transaction_read_only', read_only, true), pg_catalog.set_config('sweep_gitlab.only_asks', 'on', true);
 			EXECUTE pg_catalog.format('SELECT coalesce(%s($1), false)', stop_action::pg_catalog.regproc) INTO answer USING environment_id;
 			answer := answer OR NOT EXISTS (SELECT FROM environments AS e
@@ -285,26 +280,26 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sweep_gitlab.may_have_stop_action(text, text, bigint) IS
-	'part of the step of environments_auto_stop: false when the function says, without any effect, that the environment has no stop action, and leaves it as it is';
+	'part of the step of environments_auto_stop: false when the stop_action returns false for the environment and does not change its state; has no effects';
 
 -- ------------------------------------------------------------------ the consumer
 -- Stops environments in the database instead of leaving that to GitLab.  It
 -- has no args of its own, so it reads those of the job:
 --   schema       where the table environments is
 --   stop_action  name of a function(environment_id bigint) RETURNS boolean that
---                looks whether an environment has a stop action, then starts it,
---                and returns whether there is one; without it no environment has
---                an action.  Each run of the job calls it for the environments
---                that were kept, rolls it back, and goes by its answer
+--                checks whether an environment has a stop action, then starts it,
+--                and returns whether there is one; without this arg no environment
+--                has an action.  Each run of the job calls it for the environments
+--                that were kept, uses its result, and rolls it back
 -- stop_action is called for one environment after the other, by id.  One UPDATE
--- stops the environments without an action, and those that may stop only by an
--- action are kept.  An environment that is no longer due is left as it is.
+-- stops environments without an action, except those that may only stop by an
+-- action: these are kept.  An environment that is no longer due is left as it is.
 CREATE FUNCTION sweep_gitlab.stop_environment(messages sweep.message[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	always constant smallint := 0;
-	-- The job of another role must not decide what is executed here.
+	-- Only the args of a job of the current role: they decide what is executed here.
 	args pg_catalog.jsonb := sweep_gitlab.environments_args();
 	ids bigint[] := ARRAY(SELECT DISTINCT (m.payload -> 'environment_id')::pg_catalog.text::bigint AS id FROM pg_catalog.unnest(messages) AS m ORDER BY id);
 	without_action bigint[] := '{}';
@@ -325,7 +320,7 @@ BEGIN
 			CONTINUE WHEN NOT FOUND;
 			EXECUTE pg_catalog.format('SELECT %s($1)', (args ->> 'stop_action')::pg_catalog.regproc) INTO has_action USING environment_id;
 			IF has_action THEN
-				-- The state stays if stop_action has changed it.
+				-- Not if stop_action has changed the state.
 				UPDATE environments AS e SET state = 'stopping', updated_at = pg_catalog.now() AT TIME ZONE 'UTC'
 					WHERE e.id = environment_id AND e.state::pg_catalog.text = 'available'::pg_catalog.text;
 			ELSE

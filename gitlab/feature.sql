@@ -1,8 +1,8 @@
 --
--- Feature flags: what an operator switches on and off while jobs run.
+-- Feature flags, which an operator switches on and off while jobs run.
 --
--- Each is a row, known by its name. A step, or the buckets_function of a job,
--- asks sweep_gitlab.feature_enabled(); nothing else in here knows what a flag is for.
+-- A flag is a row with a name. A step, or the buckets_function of a job, calls sweep_gitlab.feature_enabled(); this file does not
+-- know what a flag is for.
 --
 CREATE TABLE sweep_gitlab.feature_flag (
 	name    text PRIMARY KEY,
@@ -13,7 +13,7 @@ COMMENT ON COLUMN sweep_gitlab.feature_flag.name IS 'name of the flag';
 COMMENT ON COLUMN sweep_gitlab.feature_flag.enabled IS 'whether it is on';
 SELECT pg_catalog.pg_extension_config_dump('sweep_gitlab.feature_flag', '');
 
--- A restored dump finds the rows of the install script there already: what it says of them counts.
+-- When a dump is restored, the rows of the install script exist already: the values of the dump replace them.
 CREATE FUNCTION sweep_gitlab._replace_feature() RETURNS trigger
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -25,7 +25,7 @@ $$;
 COMMENT ON FUNCTION sweep_gitlab._replace_feature() IS 'trigger of sweep_gitlab.feature_flag: a flag that is inserted again is set';
 CREATE TRIGGER replace_feature BEFORE INSERT ON sweep_gitlab.feature_flag FOR EACH ROW EXECUTE FUNCTION sweep_gitlab._replace_feature();
 
--- A misspelt name would be a switch without a lamp.
+-- A misspelt name raises an error, because it would have no effect.
 CREATE FUNCTION sweep_gitlab._no_such_feature(name text) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$

@@ -1,7 +1,7 @@
 --
 -- GitLab: the jobs and queues for the tables of one schema.
 --
--- Both functions can be repeated and act with the rights of their caller.
+-- Both functions can be called repeatedly, and have only the rights of their caller.
 -- A second install sets where the table is and, if asked, whether the job is
 -- paused; all other settings of a job stay. A job whose table is gone is left
 -- as it is, and uninstall keeps a queue in which messages wait; both report it.
@@ -22,10 +22,10 @@ AS $$
 			ARRAY['p_batched_git_ref_updates_deletions', 'batched_git_ref_updates_deletions'],
 			ARRAY['batched_git_ref_updates_project_cleanup'])
 $$;
-COMMENT ON FUNCTION sweep_gitlab.jobs() IS 'the GitLab jobs, the tables each can work on (the first that exists is taken) and the queues it fills';
+COMMENT ON FUNCTION sweep_gitlab.jobs() IS 'the GitLab jobs, the tables of each (the first that exists is used), and the queues to which it sends';
 
--- The next run finds an environment or a project again: no second message while the first waits for its retry.
--- A pipeline that changes while its message is being handled needs a further message.
+-- Each run finds the same environments and projects again, so there must be no second message while the first one waits for a
+-- retry. A pipeline that changes while its message is being handled needs a further message.
 CREATE FUNCTION sweep_gitlab.key_policy(queue text) RETURNS text
 	LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -69,7 +69,7 @@ BEGIN
 		IF pg_catalog.cardinality(definition.tables) > 1 THEN
 			args := args || pg_catalog.jsonb_build_object('table', table_name);
 		END IF;
-		-- A role that has created one of these names first must not get the messages or the rights of the caller.
+		-- If another role has created a job or queue of that name, it must not get the messages or the rights of the caller.
 		SELECT pg_catalog.format('job "%s" belongs to role %s', j.name, j.run_as) INTO note FROM sweep.job AS j
 			WHERE j.name = definition.job AND j.run_as <> current_user
 		UNION ALL SELECT pg_catalog.format('queue "%s" belongs to role %s', q.queue, q.owner) FROM sweep.queues AS q
@@ -105,7 +105,7 @@ BEGIN
 	END LOOP;
 END
 $$;
-COMMENT ON FUNCTION sweep_gitlab.install(text, boolean) IS 'creates the queues and jobs for the GitLab tables of a schema, or points those that exist there; can be repeated';
+COMMENT ON FUNCTION sweep_gitlab.install(text, boolean) IS 'creates the queues and jobs for the GitLab tables of a schema, or makes existing jobs use that schema; can be repeated';
 
 CREATE FUNCTION sweep_gitlab.uninstall() RETURNS TABLE (name text, note text)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -114,7 +114,7 @@ DECLARE
 	definition pg_catalog.record;
 	waiting bigint;
 BEGIN
-	-- A queue that several jobs fill goes with the last of them.
+	-- A queue to which several jobs send is dropped with the last of them.
 	FOR definition IN SELECT d.job, CASE WHEN d.nth = pg_catalog.max(d.nth) OVER (PARTITION BY q.queue) THEN q.queue END AS queue
 			FROM sweep_gitlab.jobs() WITH ORDINALITY AS d (job, tables, queues, nth)
 				LEFT JOIN LATERAL pg_catalog.unnest(d.queues) WITH ORDINALITY AS q (queue, nth) ON true

@@ -1,9 +1,9 @@
 --
 -- GitLab: privileges. Every grant of the extension is here.
 --
--- Jobs act with the rights of their role, functions with those of their caller: a role that may create jobs may
--- call all functions, and needs the rights on the tables of GitLab as well. Only other functions call those whose
--- names begin with _; feature flags are of the whole database.
+-- Jobs have the rights of their role, functions those of their caller. A role that may create jobs may call all functions, but it
+-- also needs rights on the tables of GitLab. Functions whose names begin with _ are called only by other functions. Feature flags
+-- apply to the whole database.
 --
 SELECT sweep._revoke_foreign_grants('pg_sweep_gitlab');
 

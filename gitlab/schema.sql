@@ -4,6 +4,6 @@
 CREATE SCHEMA sweep_gitlab;
 COMMENT ON SCHEMA sweep_gitlab IS 'the jobs of GitLab: install() creates them for the tables of a schema';
 
--- The library looks for this type, see build.c. A script that updates to another interface renames it.
+-- The library checks whether this type exists, see build.c. An update script renames it when the interface changes.
 CREATE TYPE sweep_gitlab._interface_1 AS ENUM ();
 COMMENT ON TYPE sweep_gitlab._interface_1 IS 'number of the interface between the library and the objects of the extension';

@@ -30,7 +30,7 @@
 
 static SweepStatement wait_sql = {.text = "SELECT sweep._wait($1, $2, $3)", .types = {OIDOID, INT8OID, BOOLOID}};
 
-/* Interval at which a wait looks at the run when nothing wakes it. */
+/* Interval at which a wait checks the run when nothing wakes it. */
 #define WAIT_STEP_MS 1000
 
 typedef struct CallRequest
@@ -39,7 +39,7 @@ typedef struct CallRequest
 	text	   *name;
 	Jsonb	   *args;
 	int64		expected_rows;
-	bool		unlimited;		/* the share of the role does not limit it */
+	bool		unlimited;		/* the quota of the role does not apply */
 } CallRequest;
 
 typedef struct WaitRequest
@@ -109,7 +109,7 @@ sweep_run_call(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-/* Raises when another session alters or drops the extension, instead of waiting for it. */
+/* Executes work in a transaction. Raises an error, instead of waiting, when another session alters or drops the extension. */
 static void
 transact(SweepWork work, void *arg)
 {
@@ -127,7 +127,7 @@ prepare_work(void *arg)
 	SweepRun   *run = request->run;
 
 	sweep_door_pin_path();
-	/* As in the transactions of the batches: the last one of the run waits for the disk. */
+	/* Off as in the transactions of the batches: only the last one of the run waits for the disk. */
 	(void) set_config_option("synchronous_commit", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
 	sweep_definition_read_job(run, request->name, request->args);
 	sweep_run_check_role(run);
@@ -152,7 +152,7 @@ claim_slot(const CallRequest *request)
 
 	if (!sweep_shared_exists())
 		return &local_slot;
-	/* After the locks are released, so that a process that is woken sees the run as lost. */
+	/* on_shmem_exit callbacks run after the locks are released, so that a woken process sees the run as lost. */
 	if (!registered)
 		on_shmem_exit(release_slot, 0);
 	registered = true;

@@ -2,17 +2,17 @@
  * caller.c
  *		The dispatcher behind the public functions that write.
  *
- * Tables belong to the owner of the extension, and the calling role decides which rights apply. SECURITY DEFINER would run
- * the implementation as the owner but hide the caller: current_user is then the owner, and the identities of the session can
- * be those of another role, for which a view, a trigger or an index expression of the real caller acts. Therefore the public
- * function is this one. It finds its namesake with a leading underscore in the same schema, switches to the owner of that
- * function, and passes the calling role as the first argument. The other arguments follow unchanged. When the implementation
- * takes a row as its second argument, the arguments that are columns of the row, by name and type, arrive in it: only the
- * table and the public function name the settings of a job.
+ * Tables belong to the owner of the extension, and the calling role decides which rights apply. SECURITY DEFINER would run the
+ * implementation as the owner but hide the caller: current_user is then the owner, and session_user may be a role that executes a
+ * view, a trigger or an index expression of the real caller. Therefore the C code of each public function is this dispatcher. It
+ * finds the function of the same name with a leading underscore in the same schema, switches to the owner of that function, and
+ * passes the calling role as the first argument. The other arguments follow unchanged. When the implementation takes a row as its
+ * second argument, arguments with name and type of a column of the row are passed in the row. Thus only the table and the public
+ * function have to list the settings of a job.
  *
- * The search_path of the caller is kept for the names in its texts; the implementation has a path of its own.
+ * The search_path of the caller is saved, to look up names in its texts; the implementation has a search_path of its own.
  *
- * An error of the implementation is raised without its lines of CONTEXT, which are of use to its author only.
+ * An error of the implementation is raised without its CONTEXT, which is of no use to the caller.
  */
 #include "postgres.h"
 
@@ -126,7 +126,7 @@ find_implementation(void *arg)
 	if (schema == NULL)
 		sweep_extension_require(false);
 	form = (Form_pg_proc) GETSTRUCT(tuple);
-	/* A function that reads only is stable, or is called by a view. */
+	/* A function that only reads is STABLE, or has a name with an underscore and is called by a view. */
 	if (form->provolatile == PROVOLATILE_VOLATILE && NameStr(form->proname)[0] != '_')
 		sweep_require_usable(psprintf("%s.%s()", schema, NameStr(form->proname)));
 	if (form->pronargs >= FUNC_MAX_ARGS)

@@ -1,7 +1,7 @@
 --
--- After a cutover by logical replication: it has brought the rows, and not the positions of the sequences.
+-- Sets the sequences after a cutover by logical replication, which replicates rows but not the positions of sequences.
 --
--- Looks numbers up along the primary keys where there may be many rows; what keep_done has kept has no index by its ids.
+-- Uses the primary keys to find the highest numbers of large tables. The messages kept by keep_done have no index on their ids.
 CREATE FUNCTION sweep._used_numbers() RETURNS TABLE (sequence text, used bigint)
 	LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -20,15 +20,15 @@ AS $$
 		(SELECT pg_catalog.max(m.message_id) FROM sweep.queue q, LATERAL (SELECT o.message_id FROM sweep.queue_dead o WHERE o.queue_id = q.queue_id ORDER BY o.message_id DESC LIMIT 1) AS m),
 		(SELECT pg_catalog.max(o.message_id) FROM sweep.queue_done o))
 $$;
-COMMENT ON FUNCTION sweep._used_numbers() IS 'the sequences of the extension, and the highest number that a row has of each';
+COMMENT ON FUNCTION sweep._used_numbers() IS 'the sequences of the extension, and the highest number of each that is used in a row';
 
 CREATE FUNCTION sweep._set_sequences() RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	-- A sequence that is ahead, as it is everywhere else, stays where it is.
+	-- A sequence that is ahead of its rows, as usual, is not changed.
 	PERFORM pg_catalog.setval(u.sequence::pg_catalog.regclass, u.used) FROM sweep._used_numbers() AS u
 		WHERE u.used > coalesce(pg_catalog.pg_sequence_last_value(u.sequence::pg_catalog.regclass), 0);
 END
 $$;
-COMMENT ON FUNCTION sweep._set_sequences() IS 'moves the sequences of the extension behind all numbers that rows have';
+COMMENT ON FUNCTION sweep._set_sequences() IS 'advances the sequences of the extension to the highest numbers that rows have';

@@ -1,7 +1,7 @@
 --
--- Views for an operator.
+-- The views for jobs, runs and retentions.
 --
--- No condition of the reader gets below OFFSET 0: neither what EXPLAIN counts nor what it estimates tells of a row that a view hides.
+-- OFFSET 0 keeps conditions of the reader out of the subquery, so that neither the counts nor the estimates of EXPLAIN reveal hidden rows.
 CREATE VIEW sweep.job WITH (security_barrier) AS
 	SELECT j.* FROM sweep.job_definition j WHERE sweep._may_see(j.run_as) OFFSET 0;
 COMMENT ON VIEW sweep.job IS 'jobs: what runs, when, within which limits, as whom';
@@ -13,8 +13,8 @@ COMMENT ON VIEW sweep.quarantine IS 'items that failed, with their errors and wh
 CREATE VIEW sweep.retentions WITH (security_barrier) AS
 	SELECT j.name AS job, j.args ->> 'target' AS target, j.args ->> 'age_column' AS age_column, a.keep,
 		v.complete_to, p.proof -> 'kept' AS kept, v.oldest_kept,
-		-- From the statistics: to plan a statement here would execute code of the owner of the table, and wait for its locks. Citus does not
-		-- follow an outer join with a condition on three tables, in a statement over distributed tables.
+		-- Computed from the statistics: planning a statement on the table would execute code of its owner, and wait for locks. Citus cannot
+		-- execute an outer join with a condition on three tables in a statement over distributed tables.
 		(SELECT pg_catalog.round(pg_catalog.sum(c.reltuples * sweep._share_older(b.atttypid, coalesce(j.args ->> 'timezone', 'UTC'), a.age_limit, CASE WHEN s.stakind1 = 1 THEN s.stavalues1::pg_catalog.text END,
 					CASE WHEN s.stakind1 = 1 THEN s.stanumbers1 END, CASE 2 WHEN s.stakind1 THEN s.stavalues1::pg_catalog.text WHEN s.stakind2 THEN s.stavalues2::pg_catalog.text END, s.stanullfrac)))::bigint
 				FROM pg_catalog.pg_class c, pg_catalog.pg_attribute b, pg_catalog.pg_statistic s
@@ -31,14 +31,14 @@ COMMENT ON COLUMN sweep.retentions.job IS 'name of the job';
 COMMENT ON COLUMN sweep.retentions.target IS 'its table';
 COMMENT ON COLUMN sweep.retentions.age_column IS 'the column, or expression, that is the age of a row';
 COMMENT ON COLUMN sweep.retentions.keep IS 'for how long rows are kept now';
-COMMENT ON COLUMN sweep.retentions.complete_to IS 'when it was proved, each row that was older was gone, or is counted in kept; NULL: not known';
-COMMENT ON COLUMN sweep.retentions.kept IS 'how many older rows there were, and why: {"referenced": 3, "condition": 12, "left": 1}, and null_age, rows without an age; up to 10000 each';
-COMMENT ON COLUMN sweep.retentions.oldest_kept IS 'the age of the oldest of these; NULL: there were none';
-COMMENT ON COLUMN sweep.retentions.overdue_rows IS 'rows older than keep just now, with those that are kept, as the last ANALYZE lets one expect; NULL: not analysed, or not to be read by the role of the job';
-COMMENT ON COLUMN sweep.retentions.proved_at IS 'when this was true';
-COMMENT ON COLUMN sweep.retentions.open_since IS 'since when the oldest transaction was open then that had written something, which the proof cannot know; NULL: none was';
-COMMENT ON COLUMN sweep.retentions.late_rows IS 'how many rows that run found that were older than the proof before it said there were: inserted, committed or changed since; up to 10000; NULL: there was no proof before, or the job has parallel';
-COMMENT ON COLUMN sweep.retentions.scope IS 'unknown: nothing is proved in this database; of all rows; of the rows that the role may see: policies may hide others';
+COMMENT ON COLUMN sweep.retentions.complete_to IS 'at the time of the proof, all rows older than this were gone, except those counted in kept; NULL: not known';
+COMMENT ON COLUMN sweep.retentions.kept IS 'how many older rows were left, and why: {"referenced": 3, "condition": 12, "left": 1}, and null_age, rows without an age; up to 10000 each';
+COMMENT ON COLUMN sweep.retentions.oldest_kept IS 'the age of the oldest row in kept; NULL: there was none';
+COMMENT ON COLUMN sweep.retentions.overdue_rows IS 'estimated number of rows that are older than keep now, including those in kept, from the last ANALYZE; NULL: not analysed, or the role of the job may not read them';
+COMMENT ON COLUMN sweep.retentions.proved_at IS 'the time of the proof';
+COMMENT ON COLUMN sweep.retentions.open_since IS 'start of the oldest transaction that was in progress then and had written something, which the proof does not see; NULL: there was none';
+COMMENT ON COLUMN sweep.retentions.late_rows IS 'how many rows the run found that were older than complete_to of the proof before: inserted, committed or changed since then; up to 10000; NULL: there was no proof before, or the job has parallel';
+COMMENT ON COLUMN sweep.retentions.scope IS 'the rows that the proof is about: unknown: nothing is proved in this database; all rows; or the rows that the role may see, as policies may hide others';
 COMMENT ON COLUMN sweep.retentions.run_id IS 'the run that has proved it';
 
 CREATE FUNCTION sweep._running(OUT run_id bigint, OUT job text, OUT pid int, OUT phase text, OUT batches bigint, OUT rows bigint,
@@ -53,15 +53,16 @@ CREATE VIEW sweep.running WITH (security_barrier) AS
 		CASE WHEN r.estimated_rows IS NOT NULL THEN pg_catalog.round(least(r.rows::numeric / nullif(r.estimated_rows, 0), 1), 3) END AS fraction,
 		-- A batch may take longer than the batches before it.
 		CASE WHEN r.eta IS NOT NULL THEN greatest(r.eta, pg_catalog.clock_timestamp()) END AS eta, r.started_at, r.deadline, r.braked_ms
-	-- The function filters by the role of the run: its job may have been dropped, or may have another role. No table is read, which a session could have locked.
+	-- The function filters by the role of the run, because the job may have been dropped, or may have another role by now. It reads no table,
+	-- since a session could have locked it.
 	FROM sweep._running() r;
 COMMENT ON VIEW sweep.running IS 'live progress of the runs in progress';
 
 CREATE FUNCTION sweep._missing_worker(role oid, priority int) RETURNS text
 	LANGUAGE c VOLATILE STRICT PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'sweep_processes_missing';
-COMMENT ON FUNCTION sweep._missing_worker(oid, int) IS 'the setting that keeps runs of the role and priority in this database waiting just now; NULL when there is room for one';
+COMMENT ON FUNCTION sweep._missing_worker(oid, int) IS 'the setting because of which runs of this role and priority in this database have to wait now; NULL when a run can start';
 
--- All shares of a dispatch of a divided job are one run to the reader.
+-- sweep.jobs shows all shares of a dispatch of a divided job as one run.
 CREATE FUNCTION sweep._last_dispatch(job text, run_as text, newest bigint) RETURNS TABLE (run_id bigint, status sweep.run_status, stop_reason sweep.run_stop_reason,
 	started_at timestamptz, finished_at timestamptz, rows bigint, sqlstate text, error text)
 	LANGUAGE plpgsql STABLE PARALLEL SAFE ROWS 1 SET search_path = pg_catalog, pg_temp
@@ -79,7 +80,7 @@ BEGIN
 		EXIT WHEN NOT EXISTS (SELECT FROM sweep._run r WHERE r.run_id = parent AND r.job = _last_dispatch.job AND r.run_as = _last_dispatch.run_as);
 		first := parent;
 	END LOOP;
-	-- The run that divided the job is a run of the job, or of its parent.
+	-- The run that has divided the job is a run of the job itself, or of its parent.
 	shares := ARRAY[first] || ARRAY(SELECT r.run_id FROM sweep._run r WHERE r.parent_run_id = parent AND r.job = _last_dispatch.job AND r.run_as = _last_dispatch.run_as AND r.run_id <> first);
 	added := shares;
 	WHILE pg_catalog.cardinality(added) > 0 LOOP
@@ -97,9 +98,9 @@ BEGIN
 			FROM sweep._run r WHERE r.run_id = ANY (shares)) AS a;
 END
 $$;
-COMMENT ON FUNCTION sweep._last_dispatch(text, text, bigint) IS 'what all shares of the dispatch have come to that a run of a divided job belongs to; for sweep.jobs';
+COMMENT ON FUNCTION sweep._last_dispatch(text, text, bigint) IS 'the common result of all shares of the dispatch to which a run of a divided job belongs; for sweep.jobs';
 
--- A reader of the new role learns no error text of the old one from it.
+-- Does not contain the error text, which readers of the new role must not see.
 CREATE FUNCTION sweep._failure(job sweep.job_definition, failed_before text) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -114,7 +115,7 @@ BEGIN
 		WHEN last.status IN ('failed', 'lost') THEN pg_catalog.format('run %s %s as role "%s"', last.run_id, CASE last.status WHEN 'lost' THEN 'was lost' ELSE 'failed' END, job.run_as) END;
 END
 $$;
-COMMENT ON FUNCTION sweep._failure(sweep.job_definition, text) IS 'what to say of the last run of a job that is given to another role; NULL: it did not fail';
+COMMENT ON FUNCTION sweep._failure(sweep.job_definition, text) IS 'the text that describes the failure of the last run of a job that is given to another role; NULL: it did not fail';
 
 -- The list of columns of the view sweep.jobs and of the functions that it reads.
 CREATE TYPE sweep._seen_job AS (name text, schedule text, sql text, batch_sql text, step text, timezone text, next_run timestamptz, paused boolean, state text, since timestamptz,
@@ -122,9 +123,9 @@ CREATE TYPE sweep._seen_job AS (name text, schedule text, sql text, batch_sql te
 	last_error text, run_as text, description text);
 COMMENT ON TYPE sweep._seen_job IS 'a row of sweep.jobs';
 
--- This has to be quick with 100,000 jobs. The right to see a job is asked once per role. sweep._job_problem() is asked once for all
--- jobs that are equal in the settings that it looks at. The last run is found along an index. The JIT compiler is off: the planner
--- overestimates the cost, and compiling would take longer than the query.
+-- This has to be fast with 100,000 jobs. The right to see a job is checked once per role. sweep._job_problem() is called once for
+-- all jobs with equal values of the settings that it reads. The last run is found along an index. The JIT compiler is off: the
+-- planner overestimates the cost, and compiling would take longer than the query.
 CREATE FUNCTION sweep.__seen_jobs(caller oid) RETURNS SETOF sweep._seen_job
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$
@@ -139,7 +140,7 @@ BEGIN
 		SELECT j.name, j.schedule, j.sql, j.batch_sql, j.step, j.timezone, j.run_as, j.description, j.priority, j.buckets, s.failed_before, s.next_due, s.next_start, s.paused_at IS NOT NULL AS paused, s.broken,
 				h.at_home, CASE WHEN NOT h.at_home THEN 'paused: the database is a copy' WHEN all_paused OR s.all_paused_at IS NOT NULL THEN 'paused: by pause_all'
 					WHEN s.paused_at IS NOT NULL THEN 'paused' END AS held_back,
-				-- These are the settings that sweep._job_problem() looks at. A setting that it looks at has to be in this list.
+				-- All settings that sweep._job_problem() reads must be in this list.
 				ARRAY[j.run_as, j.step, j.pick, j.rescue, j.buckets_function, j.schedule, j.timezone, CASE WHEN j.buckets IS NOT NULL THEN j.bucket_store END, s.as_user::pg_catalog.text] AS looked_at
 			FROM role JOIN sweep.job_definition j ON j.run_as = role.run_as JOIN sweep.job_state s ON s.job = j.name
 				CROSS JOIN LATERAL (SELECT sweep._is_home(s.system_identifier, s.database) AS at_home OFFSET 0) AS h
@@ -147,7 +148,7 @@ BEGIN
 		SELECT k.looked_at, sweep._job_problem(j, t.as_user) AS reason
 			FROM (SELECT s.looked_at, pg_catalog.min(s.name) AS name FROM seen s GROUP BY s.looked_at) AS k JOIN sweep.job_definition j ON j.name = k.name JOIN sweep.job_state t ON t.job = k.name
 	), live AS MATERIALIZED (
-		-- Where no scheduler comes nothing records that the process of a run has gone.
+		-- Without a scheduler it is not recorded when the process of a run has gone.
 		SELECT r.job, r.run_as, pg_catalog.bool_or(r.status = 'running' AND (no_scheduler IS NULL OR sweep._run_is_alive(r.run_id))) AS running,
 				pg_catalog.min(r.started_at) FILTER (WHERE r.status = 'running') AS started_at, pg_catalog.bool_or(r.status = 'waiting' AND r.trigger = 'manual') AS started,
 				pg_catalog.bool_or(r.status = 'waiting' AND r.trigger <> 'manual') AS due, pg_catalog.min(r.due_at) FILTER (WHERE r.status = 'waiting') AS due_at
@@ -163,11 +164,11 @@ BEGIN
 				WHEN coalesce(problem.reason, s.broken) IS NOT NULL THEN 'broken: ' || coalesce(problem.reason, s.broken)
 				WHEN live.running THEN CASE WHEN s.held_back IS NOT NULL THEN 'paused (running)' ELSE 'running' END
 				WHEN no_scheduler IS NOT NULL AND (s.held_back IS NULL OR live.started AND s.at_home) THEN 'no_scheduler: ' || no_scheduler
-				-- A run that was started by hand begins in spite of a pause.
+				-- A run that was started by hand begins although the job is paused.
 				WHEN live.started AND s.at_home OR (live.started OR live.due) AND s.held_back IS NULL
 					THEN 'waiting_for_slot' || coalesce(': ' || sweep._missing_worker(sweep._role_oid(s.run_as), s.priority), '')
 				WHEN s.held_back IS NOT NULL THEN s.held_back
-				-- It is due, and no scheduler has queued its run.
+				-- The job is due, and no scheduler has queued its run.
 				WHEN s.next_start < pg_catalog.statement_timestamp() - interval '1 s' AND sweep._missing_worker(sweep._role_oid(s.run_as), s.priority) IS NOT NULL
 					THEN 'waiting_for_slot: ' || sweep._missing_worker(sweep._role_oid(s.run_as), s.priority)
 				WHEN s.next_start < pg_catalog.statement_timestamp() - interval '10 s' THEN 'overdue'
@@ -186,7 +187,7 @@ BEGIN
 		FROM seen s
 			LEFT JOIN problem ON problem.looked_at = s.looked_at
 			LEFT JOIN live ON live.job = s.name AND live.run_as = s.run_as
-			-- Runs of this role: a job of the same name that belonged to another one has nothing to do with it.
+			-- Only runs of this role: a job of the same name of another role is a different job.
 			LEFT JOIN ended ON ended.job = s.name AND ended.run_as = s.run_as
 			LEFT JOIN LATERAL (SELECT * FROM sweep.run_history h WHERE h.job = s.name AND h.run_as = s.run_as AND h.status <> 'skipped'
 				ORDER BY h.run_id DESC LIMIT 1) AS archived ON true
@@ -208,7 +209,7 @@ COMMENT ON FUNCTION sweep._seen_jobs() IS 'the jobs that the caller may see; for
 
 CREATE VIEW sweep.jobs WITH (security_barrier) AS
 	SELECT * FROM sweep._seen_jobs();
-COMMENT ON VIEW sweep.jobs IS 'jobs with their state and what came of their last run';
+COMMENT ON VIEW sweep.jobs IS 'jobs with their state and the result of their last run';
 
 DO $$
 DECLARE
@@ -216,22 +217,22 @@ DECLARE
 BEGIN
 	FOREACH note SLICE 1 IN ARRAY ARRAY[
 		['running', 'run_id', 'number of the run'], ['running', 'job', 'name of the job'], ['running', 'pid', 'its process'],
-		['running', 'phase', 'starting, lock (trying to take it), estimate (asking how many rows there are to do), step, commit, standby (its commit waits for a synchronous standby), braked (between two batches, on purpose) or ending'],
+		['running', 'phase', 'starting, lock (trying to take it), estimate (finding out how many rows there are to process), step, commit, standby (its commit waits for a synchronous standby), braked (pausing between two batches) or ending'],
 		['running', 'batches', 'batches committed so far'], ['running', 'rows', 'rows handled so far'],
 		['running', 'rows_per_second', 'rows per second from its first batch to its last commit, without the time in braked_ms'], ['running', 'last_batch_ms', 'how long the last batch took'],
-		['running', 'batch_size', 'rows of one batch at most just now, less than that of the job after batches that took too long; NULL: a job with sql, whose batches are its statements'],
-		['running', 'estimated_rows', 'what the estimate of the job says, without one the rows of the last run that drained; at most what the limits of this one allow. NULL: not known'],
-		['running', 'fraction', 'rows as a part of estimated_rows, from 0 to 1'], ['running', 'eta', 'when the rows that are left are done if it goes on as until now; NULL: not known'], ['running', 'started_at', 'when it had its lock'],
-		['running', 'deadline', 'when its stop_after or its timeout has passed, whichever is first'],
+		['running', 'batch_size', 'present maximal number of rows of a batch, less than that of the job after batches that took too long; NULL: a job with sql, whose batches are its statements'],
+		['running', 'estimated_rows', 'result of the estimate of the job, or the rows of the last run that drained; at most as many as the limits of the run allow. NULL: not known'],
+		['running', 'fraction', 'rows as a part of estimated_rows, from 0 to 1'], ['running', 'eta', 'when all rows will be processed, at the rate so far; NULL: not known'], ['running', 'started_at', 'when it had its lock'],
+		['running', 'deadline', 'when its stop_after or its timeout ends, whichever is first'],
 		['running', 'braked_ms', 'time in pauses between its batches so far'],
 		['jobs', 'name', 'name of the job'], ['jobs', 'schedule', 'its schedule; NULL: started by hand only'],
 		['jobs', 'sql', 'what it executes once'], ['jobs', 'batch_sql', 'or the statement that does a batch'], ['jobs', 'step', 'or the function that does'],
 		['jobs', 'timezone', 'time zone of the schedule'], ['jobs', 'next_run', 'next moment of the schedule'],
-		['jobs', 'paused', 'whether it is paused by its name; state says whether all jobs are paused, or the database is a copy'],
-		['jobs', 'state', 'running, no_scheduler: and why none works in this database, waiting_for_slot: and the setting that is short, overdue, paused: and by what, paused (running): a run goes on to its end, failing: the last run did, broken: and why, or idle'],
-		['jobs', 'since', 'since when a run is in progress, or has been due without having begun, or else since when the schedule has been due; NULL: none of these'],
-		['jobs', 'last_run_id', 'the last run that ended and was not skipped; of a divided job its last dispatch, by the run that made it: all of its shares are meant in what follows'],
-		['jobs', 'last_status', 'how it ended; of several shares: failed if one has and was not tried again, else lost or cancelled'],
+		['jobs', 'paused', 'whether this job alone is paused (sweep.pause); state also shows whether all jobs are paused, or the database is a copy'],
+		['jobs', 'state', 'running, no_scheduler: (and why), waiting_for_slot: (and the setting that limits it), overdue, paused: (and by what), paused (running): a run goes on to its end, failing: the last run failed, broken: (and why), or idle'],
+		['jobs', 'since', 'since when a run is in progress, or is waiting to begin, or else since when the schedule has been due; NULL: none of these'],
+		['jobs', 'last_run_id', 'the last run that ended and was not skipped; for a divided job the run that made the last dispatch: the next columns are about all of its shares'],
+		['jobs', 'last_status', 'how it ended; for several shares: failed if one has failed and was not tried again, else lost or cancelled'],
 		['jobs', 'last_stop_reason', 'why it ended'], ['jobs', 'last_started_at', 'when it had its lock'],
 		['jobs', 'last_rows', 'rows it handled, all shares together'], ['jobs', 'last_duration', 'how long it took'], ['jobs', 'last_error', 'its error'],
 		['jobs', 'run_as', 'role the job runs as'], ['jobs', 'description', 'free text that says what the job is for']] LOOP

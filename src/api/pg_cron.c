@@ -2,8 +2,8 @@
  * pg_cron.c
  *		Reads of sweep.import_pg_cron that need the rights of its caller.
  *
- * Called by the SQL functions of pg_cron.sql, which run as the owner of the extension. The table of pg_cron shows a role its
- * own entries only: this file reads the table as the caller (door.c), and does not repeat that rule.
+ * Called by the SQL functions of pg_cron.sql, which run as the owner of the extension. The table of pg_cron shows a role only its
+ * own entries. To apply that rule, this file reads the table as the caller (door.c).
  */
 #include "postgres.h"
 

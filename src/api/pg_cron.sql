@@ -1,8 +1,8 @@
 --
 -- sweep.import_pg_cron: the entries of pg_cron's table as jobs.
 --
--- The entries are read with the rights of the caller, hence in C. Everything else, for example the settings of pg_cron, is
--- read as the owner; a job is created in the same way as by the makers.
+-- C code reads the entries with the rights of the caller. Everything else, for example the settings of pg_cron, is read as the
+-- owner; jobs are created in the same way as by the makers.
 --
 CREATE FUNCTION sweep._pg_cron_entries(caller oid) RETURNS jsonb
 	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_pg_cron_entries';
@@ -12,7 +12,7 @@ CREATE FUNCTION sweep._count_statements(sql text) RETURNS int
 	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'sweep_pg_cron_statements';
 COMMENT ON FUNCTION sweep._count_statements(text) IS 'how many statements a text has; raises where it is not SQL';
 
--- A field as pg_cron reads it: its elements, without any text after them. A field that pg_cron refuses is left as it is.
+-- A field as pg_cron reads it: its elements, without text after them, which pg_cron ignores. A field that pg_cron refuses is returned unchanged.
 CREATE FUNCTION sweep._read_pg_cron_field(field text, number int) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -33,11 +33,11 @@ BEGIN
 	FOREACH part IN ARRAY pg_catalog.string_to_array(taken, ',') LOOP
 		range := pg_catalog.split_part(part, '/', 1);
 		step := nullif(pg_catalog.split_part(part, '/', 2), '');
-		-- Only a field of days that begins with a star is unrestricted.
+		-- A field of days is unrestricted only if it begins with a star.
 		IF range = '*' AND meaning IS NOT NULL THEN
 			range := coalesce(all_days, range);
 		END IF;
-		-- A step beyond the range of its field does not get anywhere, and ours does not take it.
+		-- pg_sweep refuses a step that is longer than the range of the field; the longest allowed one has the same effect.
 		IF step ~ '^[0-9]{1,9}$' THEN
 			step := least(step::int, values_of_field);
 		END IF;
@@ -73,14 +73,15 @@ BEGIN
 		END IF;
 		IF both_days AND fields[3] !~ E'^\\*' AND fields[5] !~ E'^\\*' THEN
 			RAISE EXCEPTION 'cron.match_dom_and_dow is on, so "%" is due where both days match', schedule USING ERRCODE = 'feature_not_supported',
-				HINT = 'Here either is enough: schedule it for the one, and have the statement ask for the other.';
+				HINT = 'In pg_sweep one matching day is enough: write one of both days in the schedule, and check the other in the statement.';
 		END IF;
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION sweep._read_pg_cron_schedule(text, boolean) IS 'a schedule of pg_cron, written so that it means the same here, and what there is to say of it';
+COMMENT ON FUNCTION sweep._read_pg_cron_schedule(text, boolean) IS 'a schedule of pg_cron, written so that it means the same here, and remarks about it';
 
--- Where pg_cron executes an entry, and whether that is here. Its workers connect to this server, whatever the entry says.
+-- pg_cron may execute an entry on another server or in another database. If it uses background workers, they connect to this
+-- server, whatever the entry says.
 CREATE FUNCTION sweep._pg_cron_place(entry jsonb) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -93,7 +94,7 @@ AS $$
 		WHEN entry ->> 'database' <> pg_catalog.current_database()
 			THEN pg_catalog.format('is for database "%s": execute the definition there', entry ->> 'database') END
 $$;
-COMMENT ON FUNCTION sweep._pg_cron_place(jsonb) IS 'where else an entry of pg_cron is to be executed; NULL when it is here';
+COMMENT ON FUNCTION sweep._pg_cron_place(jsonb) IS 'where an entry of pg_cron is executed; NULL: in this database';
 
 CREATE FUNCTION sweep._check_pg_cron(caller oid) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -101,7 +102,7 @@ AS $$
 DECLARE
 	home constant pg_catalog.text := pg_catalog.current_setting('cron.database_name', true);
 BEGIN
-	-- The table of the extension and no other: anybody may have a schema of that name.
+	-- It must be the table of the extension, since any role may have created a schema of that name.
 	IF NOT EXISTS (SELECT FROM pg_catalog.pg_extension e
 			JOIN pg_catalog.pg_depend d ON d.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass AND d.refobjid = e.oid
 				AND d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND d.deptype = 'e'
@@ -119,7 +120,8 @@ END
 $$;
 COMMENT ON FUNCTION sweep._check_pg_cron(oid) IS 'raises unless cron.job is the table of the extension pg_cron, and the caller may read it';
 
--- pg_cron has a history without bounds, which many a crontab trims. It goes with the extension, and the job would fail from then on.
+-- The history of pg_cron grows without limit, so many installations have an entry that trims it. When pg_cron is dropped, the
+-- history is dropped, too, and such a job would fail from then on.
 CREATE FUNCTION sweep._trims_pg_cron(command text) RETURNS boolean
 	LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -127,7 +129,7 @@ AS $$
 $$;
 COMMENT ON FUNCTION sweep._trims_pg_cron(text) IS 'whether a command begins with a DELETE or TRUNCATE of the history of pg_cron';
 
--- An entry as a job. In pg_cron entries of two owners may have one name: the second one to come is named after its owner as well.
+-- The job for an entry. In pg_cron entries of two owners may have the same name; the second one gets the name of its owner added.
 CREATE FUNCTION sweep._pg_cron_job(entry jsonb, meaning text, zone text, is_second boolean) RETURNS sweep.job_definition
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -144,7 +146,7 @@ BEGIN
 		'name', name, 'schedule', meaning, 'sql', entry -> 'command', 'timezone', zone, 'run_as', entry ->> 'username'));
 END
 $$;
-COMMENT ON FUNCTION sweep._pg_cron_job(jsonb, text, text, boolean) IS 'the job that an entry of pg_cron becomes, second: under a name with that of its role';
+COMMENT ON FUNCTION sweep._pg_cron_job(jsonb, text, text, boolean) IS 'the job for an entry of pg_cron; is_second: its name includes that of its role';
 
 CREATE FUNCTION sweep._is_imported(job sweep.job_definition) RETURNS boolean
 	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
@@ -154,7 +156,7 @@ AS $$
 $$;
 COMMENT ON FUNCTION sweep._is_imported(sweep.job_definition) IS 'whether there is this job';
 
--- The checks of sweep.create_job in the other database, as far as they can be made here.
+-- Makes those checks of sweep.create_job that are also possible for a job in another database.
 CREATE FUNCTION sweep._check_pg_cron_job(caller oid, job sweep.job_definition) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -165,7 +167,7 @@ END
 $$;
 COMMENT ON FUNCTION sweep._check_pg_cron_job(oid, sweep.job_definition) IS 'raises when the job cannot be created, in whatever database';
 
--- Creates the job of one entry, if it is for this database, and returns the result. An entry that is wrong does not prevent the others.
+-- Creates the job of one entry, if it is for this database, and returns the result. A wrong entry does not stop the import of others.
 CREATE FUNCTION sweep._import_pg_cron_entry(caller oid, entry jsonb, dry_run boolean, names text[], OUT job text, OUT definition text, OUT note text)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -226,9 +228,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sweep._import_pg_cron_entry(oid, jsonb, boolean, text[]) IS
-	'creates the job of an entry of pg_cron, and says so, or why not; names: what entries before it have in its database, each with its role in a second line';
+	'creates the job of an entry of pg_cron; returns the result, or why it was not created; names: the names of earlier entries in the same database, each with its role in a second line';
 
--- A dry run does the same and is rolled back, so that it says what would come of it.
+-- A dry run does the same and is rolled back, so that its result is exact.
 CREATE FUNCTION sweep._import_pg_cron(caller oid, dry_run boolean, OUT jobid bigint, OUT job text, OUT definition text, OUT note text, OUT database text, OUT active boolean)
 	RETURNS SETOF record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -263,4 +265,4 @@ CREATE FUNCTION sweep.import_pg_cron(dry_run boolean DEFAULT true, OUT jobid big
 	RETURNS SETOF record
 	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
 COMMENT ON FUNCTION sweep.import_pg_cron(boolean) IS
-	'creates the entries of pg_cron that the caller sees and that are for this database as paused jobs, or only says what would be created; definition: the call that does it, also in another database';
+	'creates paused jobs from the entries of pg_cron that the caller sees and that are for this database, or (dry run) shows what would be created; definition: the call that creates the job, also in another database';

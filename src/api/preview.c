@@ -63,7 +63,7 @@ typedef struct Preview
 	int			trigger_depth;	/* at the call of sweep.preview */
 	List	   *statements;
 	int			count[2];		/* number of statements: of the job, nested */
-	int			left_out;		/* number of executions without an entry */
+	int			left_out;		/* number of executions without an entry in "statements" */
 } Preview;
 
 /* The preview whose statements the hooks catch; NULL = none. */
@@ -175,8 +175,8 @@ step_work(void *arg)
 		if (preview->drained)
 			return;
 		preview->cursor = batch.items[batch.item_count - 1];
-		run->has_quarantine = true;	/* not known here: the table is read */
-		catching = NULL;			/* a statement of the engine */
+		run->has_quarantine = true;	/* not known here, so the table is read */
+		catching = NULL;			/* not to catch a statement of the engine */
 		batch.item_count = sweep_items_leave_out_quarantined(run, batch.items, batch.item_count, &due);
 		catching = preview;
 	}
@@ -276,7 +276,7 @@ catch_start(QueryDesc *query, int flags)
 static void
 catch_end(QueryDesc *query)
 {
-	/* A query that began before the preview is not timed. */
+	/* A query that began before the preview has no timing. */
 	if (catching != NULL && !sweep_range_preparing && sweep_query_is_timed(query))
 	{
 		Statement  *statement = find_statement(catching, query);
@@ -349,7 +349,7 @@ role_text(void)
 	return psprintf("(statements with the rights of role \"%s\")", name != NULL ? name : "");
 }
 
-/* The source may have several statements, as the body of an SQL function has. A nested statement is put into one line. */
+/* The source may have several statements, like the body of an SQL function. A nested statement is shown in one line. */
 static char *
 statement_text(QueryDesc *query, bool nested)
 {
@@ -358,7 +358,7 @@ statement_text(QueryDesc *query, bool nested)
 	int			used = 0;
 	char	   *text;
 
-	/* The place of a statement in a BEGIN ATOMIC body is not one in the source. */
+	/* In a BEGIN ATOMIC body the location of a statement is not a position in the source. */
 	if (query->plannedstmt->stmt_location > 0 && query->plannedstmt->stmt_location < length)
 	{
 		source += query->plannedstmt->stmt_location;

@@ -8,7 +8,8 @@ BEGIN
 	FOREACH wanted IN ARRAY ARRAY['sweep_admin', 'sweep_operator', 'sweep_user', 'sweep_monitor', 'sweep_client'] LOOP
 		IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.rolname = wanted) THEN
 			EXECUTE pg_catalog.format('CREATE ROLE %I NOLOGIN', wanted);
-			-- Once: where an administrator has taken the membership back, another database does not give it again.
+			-- Only when the role is created: if an administrator has revoked the membership, CREATE EXTENSION in another database
+			-- does not grant it again.
 			IF wanted = 'sweep_monitor' THEN
 				GRANT sweep_monitor TO pg_monitor;
 			END IF;
@@ -17,10 +18,9 @@ BEGIN
 END
 $$;
 
--- A new object has privileges that its extension did not grant: PUBLIC may execute a function and use a type, and ALTER DEFAULT
--- PRIVILEGES of the database adds others. pg_init_privs has the grants of the extension, once its script has
--- granted or revoked anything on the object. An administrator may add rights to read a view, to call a public function, and to use
--- a public type or the schema.
+-- A new object has privileges that its extension did not grant: PUBLIC may execute a function and use a type, and ALTER DEFAULT PRIVILEGES of
+-- the database adds others. pg_init_privs has the grants of the extension for each object on which its script has granted or revoked anything.
+-- An administrator may grant SELECT on a view, EXECUTE on a public function, and USAGE on a public type or the schema.
 CREATE FUNCTION sweep._foreign_grants(extension name) RETURNS SETOF text
 	LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -37,8 +37,8 @@ AS $$
 			FROM pg_catalog.pg_proc p WHERE (p.tableoid, p.oid) = (d.classid, d.objid)
 		UNION ALL SELECT 'TYPE', t.oid::pg_catalog.regtype::pg_catalog.text, t.typowner, coalesce(t.typacl, pg_catalog.acldefault('T', t.typowner)), CASE WHEN t.typname NOT LIKE E'\\_%' THEN 'USAGE' END
 			FROM pg_catalog.pg_type t WHERE (t.tableoid, t.oid) = (d.classid, d.objid)
-				-- From 18 on arrays and the rows of tables are members, too. An array has the privileges of its element, a default never
-				-- concerns the type of a table's rows.
+				-- Since version 18 array types and row types of tables are members of the extension, too. An array type has the
+				-- privileges of its element type; default privileges never apply to the row type of a table.
 				AND NOT EXISTS (SELECT FROM pg_catalog.pg_type AS element WHERE element.typarray = t.oid)
 				AND NOT EXISTS (SELECT FROM pg_catalog.pg_class AS c WHERE c.oid = t.typrelid AND c.relkind <> 'c')
 		UNION ALL SELECT 'SCHEMA', n.oid::pg_catalog.regnamespace::pg_catalog.text, n.nspowner, n.nspacl, 'USAGE'
@@ -51,9 +51,9 @@ AS $$
 		AND (g.privilege_type = o.may_be_added AND g.grantee <> 0 AND i.initprivs IS NOT NULL) IS NOT TRUE
 	GROUP BY o.kind, o.name, g.grantee
 $$;
-COMMENT ON FUNCTION sweep._foreign_grants(name) IS 'what takes back the privileges on objects of pg_sweep or pg_sweep_gitlab that the extension did not grant, and an administrator has no reason to add';
+COMMENT ON FUNCTION sweep._foreign_grants(name) IS 'the REVOKE statements for privileges on objects of pg_sweep or pg_sweep_gitlab that the extension did not grant, and that an administrator has no reason to grant';
 
--- Called by each script that creates objects, when they are there and before it grants.
+-- Called by each script that creates objects, after their creation and before the grants.
 CREATE FUNCTION sweep._revoke_foreign_grants(extension name) RETURNS void
 	LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -65,9 +65,9 @@ BEGIN
 	END LOOP;
 END
 $$;
-COMMENT ON FUNCTION sweep._revoke_foreign_grants(name) IS 'takes back what sweep._foreign_grants lists';
+COMMENT ON FUNCTION sweep._revoke_foreign_grants(name) IS 'executes what sweep._foreign_grants lists';
 
--- A dump of a database in which they were granted brings them along.
+-- A dump of a database with such privileges restores them.
 CREATE FUNCTION sweep._warn_of_foreign_grants() RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -78,12 +78,12 @@ BEGIN
 			WHERE e.extname IN ('pg_sweep', 'pg_sweep_gitlab') GROUP BY e.extname ORDER BY e.extname LOOP
 		RAISE WARNING 'privileges on objects of extension % were granted that it does not grant', found.extname
 			USING ERRCODE = 'invalid_grant_operation',
-				DETAIL = pg_catalog.format('There are %s of them. What takes back the first: %s', found.many, found.first),
+				DETAIL = pg_catalog.format('There are %s of them. This revokes the first: %s', found.many, found.first),
 				HINT = pg_catalog.format('Look at them with: SELECT sweep._foreign_grants(%L); take them back with: SELECT sweep._revoke_foreign_grants(%1$L).', found.extname);
 	END LOOP;
 END
 $$;
-COMMENT ON FUNCTION sweep._warn_of_foreign_grants() IS 'warns of what sweep._foreign_grants lists, of both extensions';
+COMMENT ON FUNCTION sweep._warn_of_foreign_grants() IS 'warns of the privileges that sweep._foreign_grants lists, for both extensions';
 
 SELECT sweep._revoke_foreign_grants('pg_sweep');
 
@@ -91,17 +91,17 @@ GRANT USAGE ON SCHEMA sweep TO sweep_admin, sweep_operator, sweep_user, sweep_mo
 GRANT USAGE ON TYPE sweep.batch, sweep.progress TO sweep_admin, sweep_user;
 GRANT USAGE ON TYPE sweep.message TO sweep_admin, sweep_user, sweep_client;
 
--- Views, and the functions that they call with the rights of their reader.
+-- Views, and the functions that they call with the rights of the reader.
 GRANT SELECT ON sweep.job, sweep.quarantine, sweep.jobs, sweep.runs, sweep.running, sweep.buckets, sweep.queues, sweep.retentions TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
 GRANT EXECUTE ON FUNCTION sweep._may_see(text), sweep._running(), sweep._seen_jobs(), sweep._seen_queues(), sweep._consumer_processes(), sweep._consumer_problem(sweep.consumer),
 	sweep._find_handlers(text), sweep._handler_problem(text), sweep._role_problem(text, boolean), sweep._role_oid(text), sweep._acts_for(oid, text), sweep._execute_problem(text, regprocedure),
 	sweep._owner_problem(text, regprocedure), sweep._is_trusted(regprocedure, text), sweep._is_home(bigint, oid), sweep._no_scheduler(), sweep._proof_of(jsonb), sweep._proof_values(jsonb), sweep._retention_age(jsonb, text), sweep._share_older(oid, text, timestamptz, text, real[], text, real) TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
 GRANT EXECUTE ON FUNCTION sweep.next_runs(text, text, timestamptz, int, text) TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
 
--- Jobs: what a function does for whom is checked by the function.
+-- Jobs: each function checks the rights of its caller.
 GRANT EXECUTE ON FUNCTION sweep.create_job, sweep.alter_job(text, jsonb), sweep.drop_job(text, boolean), sweep.import_pg_cron(boolean) TO sweep_admin, sweep_user;
 GRANT EXECUTE ON FUNCTION sweep.create_retention, sweep.create_backfill, sweep.create_copy, sweep.create_partitions, sweep.switch_copy, sweep.delete, sweep.batched TO sweep_admin, sweep_user;
--- Steps, and what their statements call as the role of the job.
+-- Steps, and the functions that their statements call as the role of the job.
 GRANT EXECUTE ON FUNCTION sweep.retention_step(sweep.batch), sweep.delete_step(sweep.batch), sweep.backfill_step(sweep.batch), sweep.copy_step(sweep.batch), sweep.partitions_step(sweep.batch), sweep.update_step(sweep.batch), sweep.range_count(sweep.batch),
 	sweep._reference_exists(oid, VARIADIC "any"), sweep._drop_partition(text, text, text, boolean, boolean, jsonb), sweep._drop_too_old(text, text, text, text, timestamptz, jsonb), sweep._writers(regclass), sweep._settle(text, jsonb, bigint, jsonb),
 	sweep._change_batch(jsonb, jsonb, jsonb, int, bigint, text), sweep._begin_changes(jsonb, jsonb, jsonb), sweep._check_acting(oid, regclass, regclass), sweep._owns(oid, oid),
@@ -139,7 +139,7 @@ GRANT EXECUTE ON FUNCTION sweep.release_quarantine(text, jsonb) TO sweep_admin, 
 -- Queues.
 GRANT EXECUTE ON FUNCTION sweep.create_queue(text, interval, int, text, interval, boolean, text, boolean), sweep.drop_queue(text, boolean), sweep.purge_queue(text),
 	sweep.grant_queue(text, regrole, text[]), sweep.revoke_queue(text, regrole, text[]) TO sweep_admin, sweep_user;
--- The rights of an application: sweep.grant_queue makes its role a member of sweep_client.
+-- Rights of applications, whose roles sweep.grant_queue makes members of sweep_client.
 GRANT EXECUTE ON FUNCTION sweep.send(text, jsonb, text, interval, int, jsonb), sweep.send_many(text, jsonb[], text[], interval, int),
 	sweep.claim(text, int, interval), sweep.ack(uuid, bigint[]), sweep.fail(uuid, text, bigint[]), sweep.release(uuid, bigint[]),
 	sweep.extend(uuid, interval), sweep.messages(text, text, int), sweep.cancel_message(text, bigint, text) TO sweep_admin, sweep_user, sweep_client;
@@ -152,5 +152,5 @@ GRANT EXECUTE ON FUNCTION sweep.create_consumer(text, text, int, int, regrole, b
 GRANT EXECUTE ON FUNCTION sweep.pause_consumer(text), sweep.resume_consumer(text) TO sweep_admin, sweep_operator, sweep_user;
 GRANT SELECT ON sweep.consumers TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
 
--- The launcher has a scheduler started here once this is committed.
+-- The launcher starts a scheduler here when this has committed.
 SELECT sweep._wake();

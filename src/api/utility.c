@@ -1,16 +1,15 @@
 /*
  * utility.c
- *		Makes way for commands that need a database, or the extension, for themselves.
+ *		Stops processes that would block commands which need a database, or the extension, exclusively.
  *
- * DROP DATABASE, ALTER DATABASE ... RENAME and SET TABLESPACE, and CREATE DATABASE with a template wait
- * five seconds for other sessions to leave the database and then give up. A scheduler would never leave. The session that
- * executes such a command therefore keeps the launcher from starting a scheduler there, by a lock of its transaction, then
- * asks the scheduler to leave and waits for that. Runs in progress are not stopped: the command fails at once and says so.
+ * DROP DATABASE, ALTER DATABASE ... RENAME and SET TABLESPACE, and CREATE DATABASE with a template wait five seconds for other
+ * sessions to leave the database and then fail. A scheduler would never leave. The session that executes such a command therefore
+ * takes a lock that keeps the launcher from starting a scheduler there, asks the scheduler to leave, and waits until it has. Runs
+ * in progress are not stopped: the command fails at once with an error that says so.
  *
- * ALTER EXTENSION pg_sweep UPDATE first locks the extension like DROP EXTENSION does, so that no process
- * of ours is in the middle of its statements while the tables change, see txn.c. The same for
- * extensions that require pg_sweep: a batch that uses their tables would be in a deadlock with their end, which
- * needs the tables of both.
+ * ALTER EXTENSION pg_sweep UPDATE first locks the extension as DROP EXTENSION does, so that no process of pg_sweep executes
+ * statements while the tables change, see txn.c. Extensions that require pg_sweep are locked, too: otherwise DROP EXTENSION,
+ * which needs the tables of both, could deadlock with a batch that uses their tables.
  */
 #include "postgres.h"
 
@@ -40,7 +39,7 @@
 #include "base/worker.h"
 #include "queue/queue.h"
 
-/* The core waits as long for sessions to leave; a scheduler needs milliseconds. */
+/* PostgreSQL waits as long for sessions to leave; a scheduler needs milliseconds. */
 #define LEAVE_TIMEOUT_MS 5000
 
 static SweepStatement requires_sql = {
@@ -75,7 +74,7 @@ before_utility(PlannedStmt *plan, const char *query, bool read_only_tree, Proces
 {
 	Node	   *statement = plan->utilityStmt;
 	bool		drops_extension = IsA(statement, DropStmt) && castNode(DropStmt, statement)->removeType == OBJECT_EXTENSION;
-	/* A pool of connections resets one by it before the next client has it. */
+	/* DISCARD ALL: connection pools execute it before they give a connection to the next client. */
 	bool		discards = IsA(statement, DiscardStmt) && castNode(DiscardStmt, statement)->target == DISCARD_ALL;
 	bool		drops_database = IsA(statement, DropdbStmt);
 	bool		ended_prepared = ends_prepared(statement);
@@ -84,7 +83,7 @@ before_utility(PlannedStmt *plan, const char *query, bool read_only_tree, Proces
 	Oid			database = name != NULL ? get_database_oid(name, true) : InvalidOid;
 	Oid			messages = InvalidOid;
 
-	/* A role without the right gets the error of the command, and disturbs no scheduler. */
+	/* For a role without the right no scheduler is stopped; the command raises the error. */
 	if (OidIsValid(database) && database != MyDatabaseId &&
 		sweep_database_is_owned(database, GetUserId()))
 		clear_database(database, name, force);
@@ -105,13 +104,13 @@ before_utility(PlannedStmt *plan, const char *query, bool read_only_tree, Proces
 	else
 		standard_ProcessUtility(plan, query, read_only_tree, context, params, environment, destination, completion);
 
-	/* A CALL that has rolled back may have freed its statement. */
+	/* "statement" is not used from here on: a CALL that has rolled back may have freed it. */
 	if (discards)
 		sweep_session_lock_release_taken();
 	if (name != NULL)
 		sweep_shared_wake_launcher(false);
 	sweep_queue_note_dropped(drops_database ? database : InvalidOid, messages);
-	/* The scheduler of a database that has lost the extension leaves when it looks. */
+	/* Wakes the scheduler, which exits when the extension is gone. */
 	if (drops_extension)
 		sweep_worker_wake_at_commit();
 	if (ended_prepared)
@@ -151,7 +150,7 @@ is_required(Oid by, Oid extension)
 	return found;
 }
 
-/* The database that the command needs without other sessions, or NULL. */
+/* The database in which the command does not allow other sessions, or NULL. */
 static const char *
 wanted_database(Node *statement, bool *force)
 {
@@ -174,7 +173,7 @@ wanted_database(Node *statement, bool *force)
 				return NULL;
 			return castNode(AlterDatabaseStmt, statement)->dbname;
 		case T_CreatedbStmt:
-			/* Without the option it is a template, where we start no scheduler. */
+			/* Without the option it is template1, where no scheduler is started. */
 			return option_text(castNode(CreatedbStmt, statement)->options, "template");
 		default:
 			return NULL;
@@ -204,7 +203,7 @@ clear_database(Oid database, const char *name, bool force)
 	ProcNumber	scheduler;
 	int			runs;
 
-	/* The launcher looks for this lock after it has claimed an entry, and the entry is looked for here after the lock. */
+	/* The launcher checks this lock after it has claimed an entry; the entry is looked for here after the lock: one sees the other. */
 	sweep_lock_hold_database(database);
 	runs = ask_to_leave(database, force, &scheduler);
 	if (runs > 0 && !force)
@@ -222,8 +221,8 @@ clear_database(Oid database, const char *name, bool force)
 }
 
 /*
- * How many runs there are in progress. When there are none, or force is set, the scheduler is asked to leave. Both at once: it starts
- * none after that.
+ * Returns the number of runs in progress. If there are none, or with "force", asks the scheduler to leave, under the same lock, so
+ * that it starts no run in between.
  */
 static int
 ask_to_leave(Oid database, bool force, ProcNumber *scheduler)
@@ -240,7 +239,7 @@ ask_to_leave(Oid database, bool force, ProcNumber *scheduler)
 
 		if (slot->database != database)
 			continue;
-		/* The scheduler that finds this run next may claim a slot for it. */
+		/* Frees a slot that is only wanted; the scheduler that finds this run next may claim another one for it. */
 		if (slot->state == SLOT_WANTED)
 		{
 			sweep_shared_unclaim(slot);
@@ -268,7 +267,7 @@ scheduler_is_there(Oid database)
 	{
 		const SweepDatabase *entry = sweep_shared_database(i);
 
-		/* A scheduler that has left may still be connected. */
+		/* A scheduler that is leaving may still be connected. */
 		there |= entry->database == database && (entry->state == DATABASE_STARTING || entry->procno != INVALID_PROC_NUMBER);
 	}
 	sweep_shared_unlock();

@@ -1,6 +1,6 @@
 /*
  * utility.h
- *		Getting out of the way of commands that need a database, or the extension, for themselves.
+ *		Stops processes that would block commands which need a database, or the extension, exclusively.
  */
 #ifndef SWEEP_UTILITY_H
 #define SWEEP_UTILITY_H

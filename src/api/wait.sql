@@ -1,5 +1,5 @@
 --
--- CALL sweep.wait: what it raises or reports. ../api/call.c calls it, in a transaction of its own each time, until it returns a text.
+-- The result of CALL sweep.wait. call.c calls sweep._wait, in a transaction of its own each time, until it returns a text or raises an error.
 --
 CREATE FUNCTION sweep._count_of(number bigint, noun text) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp

@@ -69,16 +69,16 @@ COMMENT ON COLUMN sweep.job_definition.step IS 'function(sweep.batch) that does 
 COMMENT ON COLUMN sweep.job_definition.sql IS 'statements that are executed once, each in a transaction of its own unless they say BEGIN; NULL when batch_sql or step is set';
 COMMENT ON COLUMN sweep.job_definition.batch_sql IS 'statement that does one batch: $1 is the batch size, $2 the batch; NULL when sql or step is set';
 COMMENT ON COLUMN sweep.job_definition.schedule IS 'cron expression or interval; NULL: started by hand only';
-COMMENT ON COLUMN sweep.job_definition.timezone IS 'time zone of the schedule, whether there is one or not';
+COMMENT ON COLUMN sweep.job_definition.timezone IS 'time zone of the schedule, also stored without a schedule';
 COMMENT ON COLUMN sweep.job_definition.args IS 'args of every batch; the args of a run are merged over them';
 COMMENT ON COLUMN sweep.job_definition.pick IS 'function(sweep.batch) RETURNS SETOF jsonb that picks the items of a batch; NULL: the step finds its rows itself';
 COMMENT ON COLUMN sweep.job_definition.rescue IS 'function(sweep.batch, error jsonb) RETURNS sweep.progress for the single item that the step fails with';
 COMMENT ON COLUMN sweep.job_definition.transaction IS 'batch: the items of a batch are committed together; row: each by itself';
 COMMENT ON COLUMN sweep.job_definition.row_retries IS 'further tries, at once, when items fail for a passing reason';
-COMMENT ON COLUMN sweep.job_definition.flush IS 'run: the last commit of a run waits for the disk; batch: every commit does; NULL: the last one does, and those that other servers take part in';
-COMMENT ON COLUMN sweep.job_definition.batch_size IS 'rows of one batch at most';
-COMMENT ON COLUMN sweep.job_definition.max_batches IS 'batches of one run at most; NULL: no limit';
-COMMENT ON COLUMN sweep.job_definition.max_rows IS 'rows of one run at most; NULL: no limit';
+COMMENT ON COLUMN sweep.job_definition.flush IS 'run: the last commit of a run waits for the disk; batch: every commit does; NULL: the last one does, and commits in which other servers take part';
+COMMENT ON COLUMN sweep.job_definition.batch_size IS 'maximal number of rows of a batch';
+COMMENT ON COLUMN sweep.job_definition.max_batches IS 'maximal number of batches of a run; NULL: no limit';
+COMMENT ON COLUMN sweep.job_definition.max_rows IS 'maximal number of rows of a run; NULL: no limit';
 COMMENT ON COLUMN sweep.job_definition.stop_after IS 'no new batch begins after this time; NULL: no limit';
 COMMENT ON COLUMN sweep.job_definition.lock_key IS 'name of the lock that a run holds; jobs of a role that share it exclude each other';
 COMMENT ON COLUMN sweep.job_definition.timeout IS 'a run is stopped after this time, its batch in flight rolled back; NULL: no limit';
@@ -86,27 +86,27 @@ COMMENT ON COLUMN sweep.job_definition.pause IS 'time between two batches in whi
 COMMENT ON COLUMN sweep.job_definition.settings IS 'settings of a run, on top of those of its role: {"work_mem": "256MB"}';
 COMMENT ON COLUMN sweep.job_definition.lock_retries IS 'further tries to take the lock';
 COMMENT ON COLUMN sweep.job_definition.lock_retry_delay IS 'pause between two tries to take the lock';
-COMMENT ON COLUMN sweep.job_definition.max_attempts IS 'runs that one due moment may take when they fail';
+COMMENT ON COLUMN sweep.job_definition.max_attempts IS 'maximal number of runs for one due moment, if they fail';
 COMMENT ON COLUMN sweep.job_definition.overlap IS 'what happens when the job is due while a run of it is in progress: skip, queue_one, cancel_previous';
-COMMENT ON COLUMN sweep.job_definition.catch_up IS 'what happens to due moments that passed unseen: once, skip, all';
+COMMENT ON COLUMN sweep.job_definition.catch_up IS 'what happens to due moments that passed while no scheduler was working: once, skip, all';
 COMMENT ON COLUMN sweep.job_definition.jitter IS 'a start is delayed by a random time up to this';
 COMMENT ON COLUMN sweep.job_definition.cursor IS 'how long the cursor is kept: run: until the run ends; drain: until a run drains; always: for good';
-COMMENT ON COLUMN sweep.job_definition.estimate IS 'SELECT of one number, the rows that there are to do: asked when a run starts; $1 is the batch. NULL: those of the last run that drained';
-COMMENT ON COLUMN sweep.job_definition.run_as IS 'name of the role the job runs as; a name, because its OID may be that of another role where a dump is restored';
-COMMENT ON COLUMN sweep.job_definition.on_start IS 'jobs that each run of this one queues a run of when it starts, with the delays: {"name": "15 min"}';
-COMMENT ON COLUMN sweep.job_definition.on_success IS 'the same when a run has succeeded, of a divided job all shares together';
+COMMENT ON COLUMN sweep.job_definition.estimate IS 'SELECT of one number, the rows that are to be processed, executed when a run starts; $1 is the batch. NULL: the rows of the last run that drained';
+COMMENT ON COLUMN sweep.job_definition.run_as IS 'name of the role the job runs as; not its OID, which may be that of another role after a dump is restored';
+COMMENT ON COLUMN sweep.job_definition.on_start IS 'jobs of which a run is queued when a run of this job starts, with the delays: {"name": "15 min"}';
+COMMENT ON COLUMN sweep.job_definition.on_success IS 'the same when a run has succeeded; in a divided job when all shares have';
 COMMENT ON COLUMN sweep.job_definition.on_failure IS 'the same when a run has failed or was lost, and is not tried again';
 COMMENT ON COLUMN sweep.job_definition.alert_queue IS 'queue that gets a message when a run has failed, and when the job is broken; NULL: pg_sweep.alert_queue, if it exists';
-COMMENT ON COLUMN sweep.job_definition.priority IS 'which run gets the next free worker: the one of the highest priority';
+COMMENT ON COLUMN sweep.job_definition.priority IS 'the waiting run of the highest priority gets the next free worker';
 COMMENT ON COLUMN sweep.job_definition.buckets IS 'number of shares the job is divided into; NULL: it is not';
 COMMENT ON COLUMN sweep.job_definition.bucket_store IS 'where its buckets are kept: table or redis';
-COMMENT ON COLUMN sweep.job_definition.bucket_recovery IS 'a bucket that was claimed so long ago is free again';
+COMMENT ON COLUMN sweep.job_definition.bucket_recovery IS 'time after which a claimed bucket is free again';
 COMMENT ON COLUMN sweep.job_definition.bucket_key IS 'name of its buckets in the store redis';
-COMMENT ON COLUMN sweep.job_definition.buckets_function IS 'function(sweep.batch) RETURNS int that says how many of the buckets there are just now; NULL: all of them';
+COMMENT ON COLUMN sweep.job_definition.buckets_function IS 'function(sweep.batch) RETURNS int: the present number of buckets; NULL: all of them';
 COMMENT ON COLUMN sweep.job_definition.description IS 'free text that says what the job is for';
 
--- No foreign key: its checks would lock the job, and a session that changes a job must never wait for a
--- scheduler that waits for that session.
+-- No foreign key: its checks would lock the job. A session that changes a job could then wait for a scheduler that waits for the
+-- same session.
 CREATE TABLE sweep.job_state (
 	job          text PRIMARY KEY,
 	next_due     timestamptz,
@@ -125,38 +125,38 @@ CREATE TABLE sweep.job_state (
 	crashes      int NOT NULL DEFAULT 0,
 	crashed_at   timestamptz,
 	goes_with_history boolean NOT NULL DEFAULT false,
-	-- The home of the job. It is in the same row as the due time, so that a reader sees both, whatever part of a
-	-- dump is restored. A job without these values has no home.
+	-- The home of the job: the cluster and database that it was made for. It is in the same row as the due time, so that both are
+	-- read together, whatever part of a dump is restored. A job without these values has no home.
 	system_identifier bigint NOT NULL DEFAULT 0,
 	database          oid NOT NULL DEFAULT 0,
 	all_paused_at     timestamptz
 ) WITH (fillfactor = 50);
 CREATE INDEX job_state_next_start_idx ON sweep.job_state (next_start) WHERE next_start IS NOT NULL;
 CREATE INDEX job_state_crashes_idx ON sweep.job_state (job) WHERE crashes > 0;
-COMMENT ON TABLE sweep.job_state IS 'when each job is due next, and what keeps it from running';
+COMMENT ON TABLE sweep.job_state IS 'when each job is due next, and whether it is paused or broken';
 COMMENT ON COLUMN sweep.job_state.job IS 'name of the job';
 COMMENT ON COLUMN sweep.job_state.next_due IS 'next moment of the schedule; NULL: none, or the schedule does not apply';
 COMMENT ON COLUMN sweep.job_state.next_start IS 'next_due plus the jitter drawn for it';
 COMMENT ON COLUMN sweep.job_state.last_due IS 'latest moment of the schedule that a run was queued for: an earlier moment may have had its run before the clock was set back';
-COMMENT ON COLUMN sweep.job_state.paused_at IS 'since when the job is paused by its name; NULL: it is not';
+COMMENT ON COLUMN sweep.job_state.paused_at IS 'since when this job alone is paused (sweep.pause); NULL: it is not';
 COMMENT ON COLUMN sweep.job_state.failed_before IS 'the failure of its last run, from when it belonged to another role; it counts until a run of the present role has ended';
-COMMENT ON COLUMN sweep.job_state.crashes IS 'how often in a row the server went down while the job ran; since then it has run if a run of it has ended';
-COMMENT ON COLUMN sweep.job_state.crashed_at IS 'when the server went down last while the job ran';
-COMMENT ON COLUMN sweep.job_state.goes_with_history IS 'whether the job, once it has done all that there was, is dropped when the last of its runs goes from the history';
+COMMENT ON COLUMN sweep.job_state.crashes IS 'how often in a row the server crashed while the job ran; begins at 1 again if a run has ended in between';
+COMMENT ON COLUMN sweep.job_state.crashed_at IS 'when the server last crashed while the job ran';
+COMMENT ON COLUMN sweep.job_state.goes_with_history IS 'whether a job that has drained is dropped when its last run is removed from the history';
 COMMENT ON COLUMN sweep.job_state.broken IS 'why the job could not be started when it was last due';
 COMMENT ON COLUMN sweep.job_state.as_user IS 'whether its role was a member of sweep_user when the job was given to it: then the job runs only while the role is a member';
-COMMENT ON COLUMN sweep.job_state.drained_rows IS 'rows of the last run that drained: what to expect of the next one';
+COMMENT ON COLUMN sweep.job_state.drained_rows IS 'rows of the last run that drained: the estimate for the next one';
 COMMENT ON COLUMN sweep.job_state.kept_cursor IS 'where the last run stopped; NULL when it drained, unless the job keeps its cursor for good';
-COMMENT ON COLUMN sweep.job_state.last_begun IS 'begun of the run that drained_rows and kept_cursor are from; at first a number that all runs of the job are behind';
+COMMENT ON COLUMN sweep.job_state.last_begun IS 'value of begun in the run that has set drained_rows and kept_cursor; initially a number less than that of any run of the job';
 COMMENT ON COLUMN sweep.job_state.boot IS 'server start for which an @reboot job has been started';
-COMMENT ON COLUMN sweep.job_state.alert_queue_owner IS 'owner of the alert_queue when that was set: a queue of another owner gets no alert, unless that role may see the runs';
-COMMENT ON COLUMN sweep.job_state.hook_roles IS 'roles that the jobs of the hooks had when the hooks were said: {"name": "role"}';
+COMMENT ON COLUMN sweep.job_state.alert_queue_owner IS 'owner of the alert_queue when that was set: if the queue gets another owner, it gets no alerts unless that role may see the runs';
+COMMENT ON COLUMN sweep.job_state.hook_roles IS 'roles of the jobs in the hooks at the time when the hooks were set: {"name": "role"}';
 COMMENT ON COLUMN sweep.job_state.system_identifier IS 'cluster the job is meant for';
 COMMENT ON COLUMN sweep.job_state.database IS 'database the job is meant for: a copy of it elsewhere is paused until sweep.resume_all() is called there';
-COMMENT ON COLUMN sweep.job_state.all_paused_at IS 'since when it is paused together with all others; NULL: it is not, or was created since';
+COMMENT ON COLUMN sweep.job_state.all_paused_at IS 'since when it is paused by sweep.pause_all; NULL: it is not, or was created afterwards';
 
--- Has a row while all jobs are paused. The row also holds for jobs that are created meanwhile, and for jobs whose rows were
--- locked: sweep.pause_all() does not wait. A missing row never starts a job outside its home.
+-- Has a row while all jobs are paused. The row also pauses jobs that are created meanwhile, and jobs whose rows were locked,
+-- since sweep.pause_all() does not wait for locks. Without the row, a job still never starts outside its home.
 CREATE TABLE sweep.control (
 	only_row  boolean PRIMARY KEY DEFAULT true CHECK (only_row),
 	paused_at timestamptz NOT NULL
@@ -169,10 +169,10 @@ SELECT pg_catalog.pg_extension_config_dump('sweep.job_definition', '');
 SELECT pg_catalog.pg_extension_config_dump('sweep.job_state', '');
 SELECT pg_catalog.pg_extension_config_dump('sweep.control', '');
 
--- ------------------------------------------------------------------ what C offers to the functions below
+-- ------------------------------------------------------------------ C functions for the functions below
 CREATE FUNCTION sweep._wake() RETURNS void
 	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_worker_wake';
-COMMENT ON FUNCTION sweep._wake() IS 'has a scheduler look into this database when the transaction commits';
+COMMENT ON FUNCTION sweep._wake() IS 'wakes a scheduler for this database when the transaction commits';
 
 CREATE FUNCTION sweep._wake_for_change() RETURNS trigger
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -182,7 +182,7 @@ BEGIN
 	RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION sweep._wake_for_change() IS 'has a scheduler look into this database when the table has changed';
+COMMENT ON FUNCTION sweep._wake_for_change() IS 'wakes a scheduler for this database when the table has changed';
 -- The trigger also wakes the scheduler when a dump is restored, which calls no function of the extension.
 CREATE TRIGGER job_added AFTER INSERT ON sweep.job_state
 	FOR EACH STATEMENT EXECUTE FUNCTION sweep._wake_for_change();
@@ -193,7 +193,7 @@ COMMENT ON FUNCTION sweep._has_workers() IS 'whether pg_sweep was loaded at serv
 
 CREATE FUNCTION sweep._database_is_allowed() RETURNS boolean
 	LANGUAGE c STABLE PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'sweep_settings_database_is_allowed';
-COMMENT ON FUNCTION sweep._database_is_allowed() IS 'whether pg_sweep.databases leaves this database in';
+COMMENT ON FUNCTION sweep._database_is_allowed() IS 'whether pg_sweep.databases allows this database';
 
 CREATE FUNCTION sweep._require_workers() RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -212,7 +212,7 @@ COMMENT ON FUNCTION sweep._require_workers() IS 'raises when this server cannot 
 
 CREATE FUNCTION sweep._no_scheduler() RETURNS text
 	LANGUAGE c STABLE PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'sweep_ask_obstacle';
-COMMENT ON FUNCTION sweep._no_scheduler() IS 'why no scheduler comes to this database, whatever is due; NULL when one does';
+COMMENT ON FUNCTION sweep._no_scheduler() IS 'why no scheduler starts in this database, whatever is due; NULL when one does';
 
 CREATE FUNCTION sweep._warn_no_scheduler(what text) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -233,7 +233,7 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION sweep._warn_no_scheduler(text) IS 'warns of what will not happen where no scheduler works';
+COMMENT ON FUNCTION sweep._warn_no_scheduler(text) IS 'if no scheduler works here, raises a warning with that text';
 
 CREATE FUNCTION sweep._check_batch_sql(role oid, batch_sql text, settings jsonb) RETURNS void
 	LANGUAGE c STABLE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_definition_check_batch_sql';
@@ -344,8 +344,8 @@ BEGIN
 			last_due = CASE WHEN s.last_due - queued BETWEEN '0' AND '3 h' THEN s.last_due ELSE coalesce(queued, s.last_due) END
 		WHERE s.job = _reschedule.job;
 EXCEPTION WHEN invalid_parameter_value THEN
-	-- The server does not know the time zone, or the schedule cannot be read. The job is broken and is looked at again in a minute,
-	-- so that it runs again when the cause is gone.
+	-- The server does not know the time zone, or the schedule cannot be read. The job is broken, and is tried again in a minute, so
+	-- that it runs again when the cause is gone.
 	UPDATE sweep.job_state AS s SET next_due = NULL, next_start = after + interval '1 min'
 		WHERE s.job = _reschedule.job AND s.paused_at IS NULL;
 	PERFORM sweep._set_broken(job, SQLERRM) WHERE FOUND;
@@ -355,8 +355,8 @@ COMMENT ON FUNCTION sweep._reschedule(text, timestamptz, timestamptz) IS 'comput
 
 CREATE FUNCTION sweep._system_identifier() RETURNS bigint
 	LANGUAGE c STABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'sweep_worker_system_identifier';
-COMMENT ON FUNCTION sweep._system_identifier() IS 'identifies the cluster; pg_control_system() would read a file each time';
+COMMENT ON FUNCTION sweep._system_identifier() IS 'identifies the cluster; unlike pg_control_system() it reads no file';
 
 CREATE FUNCTION sweep._is_home(system_identifier bigint, database oid) RETURNS boolean
 	LANGUAGE c STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'sweep_worker_is_home';
-COMMENT ON FUNCTION sweep._is_home(bigint, oid) IS 'whether this is that cluster and that database: asked in the statement that reads what is to be started';
+COMMENT ON FUNCTION sweep._is_home(bigint, oid) IS 'whether this is that cluster and that database; used in the statement that reads which jobs are to be started';

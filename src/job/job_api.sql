@@ -11,7 +11,7 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION sweep._check_paused(boolean) IS 'raises unless it is said whether the job is to be paused';
+COMMENT ON FUNCTION sweep._check_paused(boolean) IS 'raises when paused is NULL';
 
 CREATE FUNCTION sweep._complete_job(job sweep.job_definition, old sweep.job_definition) RETURNS sweep.job_definition
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -31,7 +31,7 @@ BEGIN
 	RETURN job;
 END
 $$;
-COMMENT ON FUNCTION sweep._complete_job(sweep.job_definition, sweep.job_definition) IS 'the job with what follows from other settings where it was left out, and functions and time zone named as the catalogue has them; raises when a text is too large';
+COMMENT ON FUNCTION sweep._complete_job(sweep.job_definition, sweep.job_definition) IS 'the job with settings that follow from others filled in, and with the names of functions and time zone as in the catalogue; raises when a text is too large';
 
 CREATE FUNCTION sweep._replace_job(caller oid, job sweep.job_definition) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -78,7 +78,7 @@ BEGIN
 		RAISE EXCEPTION 'job "%" already exists', job.name
 			USING ERRCODE = 'duplicate_object', HINT = 'sweep.alter_job changes it, sweep.drop_job removes it; replace => true gives it this definition.';
 	END;
-	-- Runs of a job of this name that was dropped have begun before: their cursors are not those of this one.
+	-- A dropped job of this name may have runs in the history: their cursors must not be taken over.
 	INSERT INTO sweep.job_state (job, as_user, boot, paused_at, alert_queue_owner, hook_roles, last_begun, system_identifier, database)
 		SELECT job.name, sweep._is_user(job.run_as), pg_catalog.pg_postmaster_start_time(), CASE WHEN paused THEN pg_catalog.now() END, alert_queue_owner,
 				sweep._roles_of_jobs(ARRAY[job.on_start, job.on_success, job.on_failure]), pg_catalog.nextval('sweep.run_begun_seq'), sweep._system_identifier(), d.oid
@@ -118,7 +118,7 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION sweep._set_paused(text, boolean) IS 'suspends the schedule of a job that the caller has locked, or ends that; runs in progress and those that were started go on';
+COMMENT ON FUNCTION sweep._set_paused(text, boolean) IS 'pauses or resumes the schedule of a job that the caller has locked; runs in progress and runs that were started by hand are not affected';
 
 CREATE FUNCTION sweep._job_columns() RETURNS text[]
 	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
@@ -126,7 +126,7 @@ AS $$
 	SELECT pg_catalog.array_agg(a.attname::pg_catalog.text ORDER BY a.attnum) FROM pg_catalog.pg_attribute a
 		WHERE a.attrelid = 'sweep.job_definition'::pg_catalog.regclass AND a.attname <> 'name' AND a.attnum > 0 AND NOT a.attisdropped
 $$;
-COMMENT ON FUNCTION sweep._job_columns() IS 'what can be changed of a job';
+COMMENT ON FUNCTION sweep._job_columns() IS 'the settings of a job that can be changed';
 
 CREATE FUNCTION sweep._roles_of_jobs(hooks jsonb[]) RETURNS jsonb
 	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
@@ -136,7 +136,7 @@ AS $$
 $$;
 COMMENT ON FUNCTION sweep._roles_of_jobs(jsonb[]) IS 'the roles that the jobs of hooks have: {"name": "role"}';
 
--- Refuses changes that need more rights than to change the job, which the caller has.
+-- The caller may change the job. Refuses changes that need further rights.
 CREATE FUNCTION sweep._change_job(caller oid, old sweep.job_definition, job sweep.job_definition) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -148,15 +148,15 @@ BEGIN
 	-- A change of the code that the role of the job executes needs the right to become that role.
 	IF (job.step, job.sql, job.batch_sql, job.pick, job.rescue, job.estimate, job.args, job.on_start, job.on_success, job.on_failure, job.buckets_function, job.settings, job.run_as)
 			IS DISTINCT FROM (old.step, old.sql, old.batch_sql, old.pick, old.rescue, old.estimate, old.args, old.on_start, old.on_success, old.on_failure, old.buckets_function, old.settings, old.run_as) THEN
-		-- A job of a dropped role can be given to another role by sweep_admin, which alone gets here.
+		-- The role of the job may have been dropped: then only sweep_admin gets here, and can give the job to another role.
 		PERFORM sweep._check_role(caller, old) WHERE sweep._role_oid(old.run_as) IS NOT NULL;
 		PERFORM sweep._check_role(caller, job);
 	END IF;
 	IF (job.alert_queue, job.run_as) IS DISTINCT FROM (old.alert_queue, old.run_as) THEN
 		queue_owner := sweep._check_alert_queue(job);
 	END IF;
-	-- The owner of the queue and the roles of the jobs in hooks are noted when they are named. A queue or job that this change does
-	-- not name keeps the owner or role that was noted before.
+	-- The owner of the alert queue and the roles of the jobs in hooks are stored when they are set. For a queue or job that this
+	-- change does not name, the stored owner or role stays.
 	IF (job.alert_queue, job.on_start, job.on_success, job.on_failure) IS DISTINCT FROM (old.alert_queue, old.on_start, old.on_success, old.on_failure) THEN
 		UPDATE sweep.job_state AS s SET alert_queue_owner = CASE WHEN job.alert_queue IS DISTINCT FROM old.alert_queue THEN queue_owner ELSE s.alert_queue_owner END,
 				hook_roles = coalesce(s.hook_roles, '{}') || sweep._roles_of_jobs(ARRAY[CASE WHEN job.on_start IS DISTINCT FROM old.on_start THEN job.on_start END,
@@ -188,11 +188,11 @@ BEGIN
 	IF (job.schedule, job.timezone, job.jitter) IS DISTINCT FROM (old.schedule, old.timezone, old.jitter) THEN
 		PERFORM sweep._check_schedule(job), sweep._reschedule(job.name, pg_catalog.clock_timestamp(), NULL);
 	END IF;
-	-- The scheduler may have listed the job as it was before.
+	-- The scheduler may have read the old definition.
 	PERFORM sweep._wake();
 END
 $$;
-COMMENT ON FUNCTION sweep._change_job(oid, sweep.job_definition, sweep.job_definition) IS 'gives a job that is locked a new definition, with all that follows from it; a run in progress goes on';
+COMMENT ON FUNCTION sweep._change_job(oid, sweep.job_definition, sweep.job_definition) IS 'gives a locked job a new definition, and updates what depends on it; a run in progress goes on';
 
 -- These two serve jobs and consumers.
 CREATE FUNCTION sweep._check_changes(changes jsonb, known text[], example text) RETURNS void
@@ -249,7 +249,7 @@ BEGIN
 	END LOOP;
 	job := sweep._complete_job(job, old);
 	PERFORM sweep._check_kind(job, ARRAY(SELECT pg_catalog.jsonb_object_keys(changes)));
-	-- A queue or job that is named in the changes counts as changed even when the name is the same: its present owner is noted again.
+	-- A queue or job that is named in the changes counts as changed even if the name is the same, so that its present owner is stored.
 	old.alert_queue := CASE WHEN changes ->> 'alert_queue' IS NULL THEN old.alert_queue END;
 	old.on_start := CASE WHEN changes ->> 'on_start' IS NULL THEN old.on_start END;
 	old.on_success := CASE WHEN changes ->> 'on_success' IS NULL THEN old.on_success END;
@@ -270,7 +270,7 @@ CREATE FUNCTION sweep._remove_job(name text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	-- An alert that the job is broken is followed by one that it is not.
+	-- If an alert said that the job is broken, another one says that it is not.
 	PERFORM sweep._set_broken(name, NULL);
 	DELETE FROM sweep.job_definition j WHERE j.name = _remove_job.name;
 	DELETE FROM sweep.job_state s WHERE s.job = _remove_job.name;
@@ -332,7 +332,7 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION sweep._warn_of_other_pauses(text) IS 'warns when a job that was resumed is held back all the same';
+COMMENT ON FUNCTION sweep._warn_of_other_pauses(text) IS 'warns when a job that was resumed stays paused for another reason';
 
 CREATE FUNCTION sweep._resume(caller oid, name text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -368,8 +368,8 @@ AS $$
 BEGIN
 	PERFORM sweep._check_operator(caller);
 	INSERT INTO sweep.control (paused_at) VALUES (pg_catalog.now()) ON CONFLICT DO NOTHING;
-	-- The pause is also written into each row, so that a dump restores it with the row. Locked rows are skipped, so that they do
-	-- not delay the pause of the others; sweep.control pauses their jobs.
+	-- The pause is also written into each row, so that a dump restores it with the row. Locked rows are skipped, in order not to
+	-- delay the pause of the others; the row in sweep.control pauses those jobs.
 	UPDATE sweep.job_state AS s SET all_paused_at = pg_catalog.now() FROM (SELECT o.job FROM sweep.job_state o
 		WHERE o.all_paused_at IS NULL FOR UPDATE SKIP LOCKED) AS free WHERE s.job = free.job;
 	UPDATE sweep.consumer AS c SET all_paused_at = pg_catalog.now() FROM (SELECT o.consumer_id FROM sweep.consumer o
@@ -398,19 +398,19 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION sweep._adopt_cursors() IS 'gives jobs of a copy that keep their cursor that of their last run, if they do not have it';
+COMMENT ON FUNCTION sweep._adopt_cursors() IS 'in a copy of a database, sets the kept cursor of jobs to that of their last run, where it is missing';
 
 CREATE FUNCTION sweep._resume_all(caller oid) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	PERFORM sweep._check_operator(caller);
-	-- These runs were queued, or in progress, in the database that this one is a copy of. They are done there.
+	-- These runs were queued, or in progress, in the database of which this one is a copy, and are executed there.
 	UPDATE sweep.run_live AS r SET status = 'cancelled', stop_reason = 'cancelled', finished_at = pg_catalog.clock_timestamp(), pid = coalesce(r.pid, pg_catalog.pg_backend_pid())
 		FROM sweep.job_state s WHERE s.job = r.job AND NOT sweep._is_home(s.system_identifier, s.database)
 			AND (r.status = 'waiting' AND r.pid IS NULL OR r.status IN ('waiting', 'running') AND NOT sweep._run_is_alive(r.run_id));
 	PERFORM sweep._set_sequences(), sweep._adopt_cursors();
-	-- A restore that disables triggers has written rows that no process knows of. This statement fires the one that tells all.
+	-- A restore with disabled triggers has written messages that no process knows of. This statement fires the trigger that resets all queues.
 	DELETE FROM sweep.queue_message m WHERE false;
 	DELETE FROM sweep.control;
 	UPDATE sweep.job_state AS s SET system_identifier = sweep._system_identifier(), database = d.oid, all_paused_at = NULL
@@ -427,4 +427,4 @@ COMMENT ON FUNCTION sweep._resume_all(oid) IS 'implements sweep.resume_all';
 
 CREATE FUNCTION sweep.resume_all() RETURNS void
 	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
-COMMENT ON FUNCTION sweep.resume_all() IS 'ends sweep.pause_all, and makes a copy of a database, restored or replicated, run its schedules; jobs paused by name stay paused';
+COMMENT ON FUNCTION sweep.resume_all() IS 'ends sweep.pause_all, and makes a restored or replicated copy of a database run its schedules; jobs paused by sweep.pause stay paused';

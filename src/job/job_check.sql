@@ -1,6 +1,6 @@
 --
--- Checks of the definition of a job. An error that is known beforehand is refused when the job is created or
--- changed; an error that appears later makes the job broken, with a reason, until its cause is gone.
+-- Checks of the definition of a job. A definition with a known error is refused when the job is created or changed; an error that
+-- appears later makes the job broken, with a reason, until its cause is gone.
 --
 CREATE FUNCTION sweep._resolve(kind text, name text) RETURNS regprocedure
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -12,7 +12,7 @@ BEGIN
 	IF pg_catalog.cardinality(parts) <> 2 THEN
 		RETURN NULL;
 	END IF;
-	-- The look-up is by name, through the indexes: it is done each time a job is due, and when sweep.jobs is read.
+	-- Looks the function up by name, through the indexes, because this is done each time a job is due, and when sweep.jobs is read.
 	RETURN (SELECT p.oid FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
 		WHERE p.proname = parts[2] AND n.nspname = parts[1] AND p.prokind = 'f' AND p.proargtypes[0] = 'sweep.batch'::pg_catalog.regtype
 			AND CASE kind
@@ -31,8 +31,8 @@ CREATE FUNCTION sweep._caller_search_path() RETURNS text[]
 	LANGUAGE c STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_search_path';
 COMMENT ON FUNCTION sweep._caller_search_path() IS 'the names in the search_path with which the public function that is being executed was called';
 
--- A name without a schema stands for the first function in the search_path of the caller that the role of the job can see,
--- except temporary ones, which do not exist when the job runs. A name that is not found stays; another check refuses it.
+-- A name without a schema stands for the first function in the search_path of the caller in a schema that the role of the job may use. Temporary
+-- schemas are left out, since they do not exist when the job runs. A name that is not found is returned as it is; another check refuses it.
 CREATE FUNCTION sweep._find_function(role text, kind text, name text) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -75,7 +75,7 @@ CREATE FUNCTION sweep._owner_problem(role text, function regprocedure) RETURNS t
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	-- The cheap check comes first: it is made for each job that is due, and nearly always succeeds.
+	-- The cheap check comes first. It is made for each due job, and nearly always succeeds.
 	IF sweep._is_trusted(function, role) THEN
 		RETURN NULL;
 	END IF;
@@ -83,7 +83,7 @@ BEGIN
 		FROM pg_catalog.pg_proc p WHERE p.oid = function);
 END
 $$;
-COMMENT ON FUNCTION sweep._owner_problem(text, regprocedure) IS 'why the function must not be executed as the role: its owner decides what it does; NULL when it may';
+COMMENT ON FUNCTION sweep._owner_problem(text, regprocedure) IS 'why the function must not be executed as the role (its owner decides what it does); NULL when it may';
 
 CREATE FUNCTION sweep._execute_problem(role text, function regprocedure) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
@@ -116,7 +116,7 @@ COMMENT ON FUNCTION sweep._function_problem(text, text, text) IS 'why the role, 
 
 CREATE FUNCTION sweep._role_problem(role text, as_user boolean) RETURNS text
 	LANGUAGE c STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'sweep_role_to_problem';
-COMMENT ON FUNCTION sweep._role_problem(text, boolean) IS 'why no process works for the role, or (as_user) may work for it; NULL when a process does';
+COMMENT ON FUNCTION sweep._role_problem(text, boolean) IS 'why no process can work for the role, or (as_user) may work for it; NULL when one can';
 
 CREATE FUNCTION sweep._is_user(role text) RETURNS boolean
 	LANGUAGE c STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'sweep_role_to_is_user';
@@ -124,7 +124,7 @@ COMMENT ON FUNCTION sweep._is_user(text) IS 'whether the role is a member of swe
 
 CREATE FUNCTION sweep._has_redis_url() RETURNS boolean
 	LANGUAGE c STABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'sweep_settings_has_redis_url';
-COMMENT ON FUNCTION sweep._has_redis_url() IS 'whether pg_sweep.redis_url is set; its value is shown to few';
+COMMENT ON FUNCTION sweep._has_redis_url() IS 'whether pg_sweep.redis_url is set; only few roles can read its value';
 
 CREATE FUNCTION sweep._job_problem(job sweep.job_definition, as_user boolean) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -153,7 +153,7 @@ EXCEPTION WHEN invalid_parameter_value THEN
 	RETURN SQLERRM;
 END
 $$;
-COMMENT ON FUNCTION sweep._job_problem(sweep.job_definition, boolean) IS 'why the job cannot be started; NULL when no reason is known. sweep.__seen_jobs() has a list of the settings that it looks at';
+COMMENT ON FUNCTION sweep._job_problem(sweep.job_definition, boolean) IS 'why the job cannot be started; NULL when no reason is known. sweep.__seen_jobs() has a list of the settings that it reads';
 
 -- Only schedule and sql are passed by position; a step, or the command alone, may have been passed in their place.
 CREATE FUNCTION sweep._check_position(job sweep.job_definition) RETURNS void
@@ -239,7 +239,7 @@ BEGIN
 			DETAIL = 'Its owner decides what is executed as that role.',
 			HINT = pg_catalog.format('ALTER FUNCTION %s OWNER TO %I gives it to the role of the job.', untrusted, job.run_as);
 	END IF;
-	-- The store is left out of this check: Redis may be configured later. Until then the job is broken.
+	-- The bucket store is not checked: Redis may be configured later, and the job is broken until then.
 	job.bucket_store := 'table';
 	problem := sweep._job_problem(job, false);
 	IF problem IS NOT NULL THEN
@@ -275,7 +275,7 @@ CREATE FUNCTION sweep._check_args_size(name text, args jsonb) RETURNS void
 	LANGUAGE c STABLE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_run_check_args_size';
 COMMENT ON FUNCTION sweep._check_args_size(text, jsonb) IS 'raises when the args are larger than pg_sweep.max_args_size';
 
--- Checks changed values only: a lowered limit does not prevent a change of another setting.
+-- Checks only changed values, so that after a limit was lowered other settings can still be changed.
 CREATE FUNCTION sweep._check_sizes(job sweep.job_definition, old sweep.job_definition) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -388,7 +388,7 @@ BEGIN
 		(job.bucket_store NOT IN ('table', 'redis'), 'bucket_store "' || job.bucket_store || '"', 'It must be "table" or "redis".'),
 		(job.bucket_recovery < interval '1 s' OR job.bucket_recovery > interval '1 year', 'bucket_recovery ' || job.bucket_recovery,
 			'It must be between one second and one year.'),
-		-- By default it is the name, which may have braces where there are no keys in Redis.
+		-- The default is the name of the job, which may have braces if the store is not Redis.
 		((job.bucket_store = 'redis' OR job.bucket_key <> job.name) AND job.bucket_key !~ '^[^{}[:cntrl:]]{1,200}$', 'bucket_key "' || job.bucket_key || '"', 'Use 1 to 200 printable characters, no braces.'),
 		(job.buckets_function = 'sweep.range_count' AND job.bucket_store <> 'table', 'bucket_store "' || job.bucket_store || '"', 'Ranges are kept in the table.'),
 		(job.buckets IS NULL AND job.buckets_function IS NOT NULL, 'buckets_function without buckets', 'Say in buckets how many there are at most.'),
@@ -396,7 +396,7 @@ BEGIN
 			pg_catalog.format('It must be less than bucket_recovery, %s: a share that is as old as that loses its bucket.', job.bucket_recovery)),
 		(job.cursor NOT IN ('run', 'drain', 'always'), 'cursor "' || job.cursor || '"', 'It must be "run", "drain" or "always".'),
 		(job.buckets IS NOT NULL AND job.cursor <> 'run', 'cursor "' || job.cursor || '" of a divided job', 'Each share begins at the start: leave it out.'),
-		-- It would go on behind keys that are drawn and not committed yet.
+		-- Such a copy would go on after keys whose rows are not committed yet.
 		(job.step = 'sweep.copy_step' AND job.cursor = 'always' AND job.args ->> 'settled' = 'false', 'cursor "always" of a copy that was made with another one', 'Call sweep.create_copy with replace => true.')
 	) AS c (bad, message, hint) WHERE c.bad LIMIT 1;
 	IF FOUND THEN
@@ -414,7 +414,7 @@ DECLARE
 	allowed interval := pg_catalog.current_setting('pg_sweep.min_interval')::interval;
 	shortest interval;
 BEGIN
-	-- Without a schedule @reboot is used as one, so that the time zone is checked.
+	-- Without a schedule @reboot stands in, so that the time zone is checked.
 	PERFORM sweep._next_run(coalesce(job.schedule, '@reboot'), job.timezone, pg_catalog.now(), job.name);
 	IF job.schedule IS NULL THEN
 		RETURN;
@@ -451,7 +451,7 @@ CREATE FUNCTION sweep._check_priority(caller oid, job sweep.job_definition) RETU
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	-- A job with priority over others could take all their workers.
+	-- A job with a higher priority could take all workers from others.
 	IF job.priority > 0 AND NOT (sweep._acts_for(caller, 'sweep_operator') OR sweep._acts_for(caller, 'sweep_admin')) THEN
 		RAISE EXCEPTION 'permission denied to give job "%" priority %', job.name, job.priority USING ERRCODE = 'insufficient_privilege',
 			HINT = 'Members of sweep_operator and sweep_admin may go before the jobs of others; anybody may choose 0 or less.';

@@ -1,5 +1,6 @@
 --
--- The kinds of jobs, and the settings that mean nothing for a kind. sql_job.sql and job_check.sql refuse such settings, too, with a hint for each.
+-- The kinds of jobs, and the settings that have no meaning for a kind. sql_job.sql and job_check.sql refuse such settings, too, with a hint for
+-- each.
 --
 CREATE FUNCTION sweep._job_defaults() RETURNS jsonb
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -15,7 +16,7 @@ BEGIN
 	RETURN defaults;
 END
 $$;
-COMMENT ON FUNCTION sweep._job_defaults() IS 'what sweep.create_job makes of the settings of a job that are left out';
+COMMENT ON FUNCTION sweep._job_defaults() IS 'the values that sweep.create_job gives to settings that are left out';
 
 CREATE FUNCTION sweep._job_kind(job sweep.job_definition) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
@@ -26,9 +27,9 @@ BEGIN
 		WHEN job.pick IS NOT NULL THEN 'items' ELSE 'step' END;
 END
 $$;
-COMMENT ON FUNCTION sweep._job_kind(sweep.job_definition) IS 'sql, batch_sql, step, items (a step with a pick), or what made it: retention, backfill, copy, partitions';
+COMMENT ON FUNCTION sweep._job_kind(sweep.job_definition) IS 'sql, batch_sql, step, items (a step with a pick), or its maker: retention, backfill, copy, partitions';
 
--- Checks only the settings that are named. A setting with its default value counts as left out.
+-- Checks only the settings in "named". A setting with its default value counts as left out.
 CREATE FUNCTION sweep._check_kind(job sweep.job_definition, named text[]) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -46,7 +47,7 @@ BEGIN
 		RETURN;
 	END IF;
 	meaningless := CASE kind WHEN 'items' THEN '{}' WHEN 'sql' THEN '{batch_size}' || of_items || of_shares WHEN 'batch_sql' THEN of_items WHEN 'step' THEN '{row_retries}'
-		-- A maker that divides its job sets them itself.
+		-- A maker that divides its job sets these settings itself.
 		ELSE of_items || CASE WHEN job.buckets_function = 'sweep.range_count' AND named @> of_shares THEN '{}' ELSE of_shares END END;
 	SELECT u.name INTO wrong FROM pg_catalog.unnest(meaningless) WITH ORDINALITY AS u (name, n)
 		WHERE u.name = ANY (named) AND given -> u.name <> 'null' AND given -> u.name IS DISTINCT FROM defaults -> u.name ORDER BY u.n LIMIT 1;

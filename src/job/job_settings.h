@@ -2,19 +2,19 @@
  * job_settings.h
  *		The settings of a job that a run reads, one line each.
  *
- * From a line follow the member of SweepRun (engine/run_state.h), the column of the statements that read a
- * job (engine/definition.h), and how it is read and handed over (engine/definition.c). A setting that no run reads
- * has no line here: SQL alone reads schedule, timezone, overlap, catch_up, jitter, max_attempts and priority.
+ * Each line generates the member of SweepRun (engine/run_state.h), the column of the statements that read a job
+ * (engine/definition.h), and the code that reads and passes it on (engine/definition.c). A setting that no run reads has no line
+ * here: SQL alone reads schedule, timezone, overlap, catch_up, jitter, max_attempts and priority.
  *
- * A line is X(kind, member, column). Columns are taken as they are and converted in C: a fresh process
- * would spend longer on parsing the expressions. The kinds:
+ * A line is X(kind, member, column). Columns are selected as they are and converted in C: in a new process, parsing conversions
+ * in SQL would take longer. The kinds:
  *
  *		TEXT, JSONB			NULL as NULL
  *		INT32, INT64		0 if NULL
  *		INT32_OR(n)			n if NULL
  *		INTERVAL(n)			in microseconds, n if NULL
  *		BOOL, ROLE
- *		IS_NULL, IS("word")	whether it is; one column may have several of these
+ *		IS_NULL, IS("word")	true if the column is NULL, or that word; a column may have several such lines
  */
 #ifndef SWEEP_JOB_SETTINGS_H
 #define SWEEP_JOB_SETTINGS_H
@@ -22,10 +22,10 @@
 /* Columns of j, the row of sweep.job. */
 #define SWEEP_JOB_SETTINGS(X) \
 	X(TEXT, step_name, "j.step") \
-	X(IS("sweep.copy_step"), may_leave_rows, "j.step")	/* its detail then names the transactions that the rows wait for */ \
+	X(IS("sweep.copy_step"), may_leave_rows, "j.step")	/* its detail names the transactions that the rows wait for */ \
 	X(TEXT, sql, "j.sql")	/* executed once; NULL = there are batches */ \
 	X(TEXT, batch_sql, "j.batch_sql") \
-	X(JSONB, args, "j.args")	/* with those of the run merged over them, in the process of the run */ \
+	X(JSONB, args, "j.args")	/* the process of the run merges the args of the run over them */ \
 	X(ROLE, run_as, "sweep._role_oid(j.run_as)") \
 	X(TEXT, pick_name, "j.pick")	/* item jobs; NULL = the step finds its rows itself */ \
 	X(TEXT, rescue_name, "j.rescue") \
@@ -41,10 +41,10 @@
 	X(TEXT, lock_key, "j.lock_key") \
 	X(INT32, lock_retries, "j.lock_retries") \
 	X(INTERVAL(0), lock_retry_delay_us, "j.lock_retry_delay") \
-	X(IS("run"), begins_anew, "j.cursor")	/* not with the cursor of the run before */ \
-	X(IS("always"), keep_cursor_always, "j.cursor")	/* also when that one drained */ \
+	X(IS("run"), begins_anew, "j.cursor")	/* does not begin with the cursor of the run before */ \
+	X(IS("always"), keep_cursor_always, "j.cursor")	/* begins with it even if that run drained */ \
 	X(IS("batch"), flush_batch, "j.flush")	/* each commit waits for the disk */ \
-	X(IS_NULL, flush_may_wait, "j.flush")	/* those that other servers take part in do */ \
+	X(IS_NULL, flush_may_wait, "j.flush")	/* flush is NULL: commits in which other servers take part wait for the disk */ \
 	X(TEXT, estimate, "j.estimate")	/* NULL = the last run that drained says how many rows to expect */ \
 	X(BOOL, has_on_start, "j.on_start IS NOT NULL") \
 	X(BOOL, has_on_success, "j.on_success IS NOT NULL") \
@@ -60,10 +60,10 @@
  * last argument of a line in place of the column: X(kind, member, column, instead).
  */
 #define SWEEP_RUN_SETTINGS(X) \
-	X(JSONB, run_args, "r.args", "$2")	/* on the way from the scheduler: not merged yet */ \
+	X(JSONB, run_args, "r.args", "$2")	/* as given by the scheduler: not merged yet */ \
 	X(INT32_OR(-1), shares_left, "r.shares_left", "NULL::int")	/* how many shares follow this one; -1 = not begun as a share */ \
-	X(INT32_OR(-1), wanted_bucket, "r.bucket", "NULL::int")	/* what the share before it has left unfinished; -1 = any */ \
-	/* not a run of the schedule: while another run has the lock, it goes back to waiting instead of being skipped */ \
+	X(INT32_OR(-1), wanted_bucket, "r.bucket", "NULL::int")	/* the bucket that an earlier share has left unfinished; -1 = any */ \
+	/* if the run was not started by the schedule: while another run has the lock, it waits again instead of being skipped */ \
 	X(BOOL, waits_for_lock, "r.trigger NOT IN ('schedule', 'catch_up')", "false")
 
 #endif							/* SWEEP_JOB_SETTINGS_H */

@@ -1,9 +1,9 @@
 /*
  * job_statement.c
- *		The statements that a job has as a text: parsed, checked, analysed.
+ *		Parses, checks and analyses the statements of a job.
  *
- * Called when a job is created or changed, for the checks that cannot be made in SQL: that a batch_sql is one statement, and that the
- * statements of an sql can be executed in the background; by engine/script.c, which checks the latter again when it executes them; and for
+ * Called when a job is created or changed, for the checks that cannot be made in SQL: batch_sql must be one statement, and the statements
+ * of sql must be executable in the background. engine/script.c checks the statements of sql again when it executes them. Also called for
  * statements that makers build from a text.
  */
 #include "postgres.h"
@@ -22,14 +22,14 @@
 #include "base/extension.h"
 #include "job/job_statement.h"
 
-/* The place of a text of a user within the parsed text. */
+/* The position of a user's text within the parsed text. */
 typedef struct Place
 {
 	const char *text;
 	int			offset;
 } Place;
 
-/* The hint for a statement that is passed as batch_sql and is no batch. */
+/* The hint for a batch_sql that is not the statement of a batch. */
 #define EXECUTED_ONCE "What is to be executed once per run is the sql of a job: sweep.create_job(name, schedule, sql)."
 
 static void refuse_statement(const char *source, const RawStmt *statement);
@@ -99,7 +99,7 @@ refuse_statement(const char *source, const RawStmt *statement)
 				 errposition(place_of(source, statement))));
 }
 
-/* Within a transaction block: the statement that has begun it; else NULL. Nothing but such statements changes that. */
+/* Sets *block to the statement that has begun the present transaction block, NULL outside of one. Only transaction statements change it. */
 static void
 follow_block(const RawStmt *statement, const RawStmt **block)
 {
@@ -116,7 +116,7 @@ follow_block(const RawStmt *statement, const RawStmt **block)
 		*block = NULL;
 }
 
-/* From 1, in characters, as errposition() has it; behind the white space that belongs to the statement. */
+/* The position of a statement for errposition(): counted in characters from 1, after leading white space. */
 static int
 place_of(const char *source, const RawStmt *statement)
 {
@@ -167,7 +167,7 @@ sweep_definition_check_batch_sql(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-/* A SELECT does so in its WITH; PostgreSQL allows it there at the top only. */
+/* A SELECT may change rows in its WITH, which PostgreSQL allows at the top level only. */
 static bool
 changes_rows(const Node *statement)
 {
@@ -185,7 +185,7 @@ changes_rows(const Node *statement)
 	return false;
 }
 
-/* In the text as it stands: what a rule or a view adds has no parameters. */
+/* Checks the text as written: queries that a rule or a view adds have no parameters. */
 static bool
 uses_batch_size(Node *node, void *context)
 {
@@ -227,8 +227,8 @@ sweep_job_statement_has_parameter(Node *node, void *context)
 }
 
 /*
- * Names are looked up as in a run, and literals mean the same. Analysis and planning execute code of users, the constraint of a domain for
- * one, and are called from within a function of the owner of the extension, which goes on afterwards: see door.c.
+ * Names and literals have the same meaning as in a run. Analysis and planning may execute code of users, for example the constraint of a
+ * domain, and are called within a function of the owner of the extension, which goes on afterwards: see door.c.
  */
 void
 sweep_job_statement_enter(SweepDoor *door, Oid role, Jsonb *settings)
@@ -250,7 +250,7 @@ sweep_job_statement_enter(SweepDoor *door, Oid role, Jsonb *settings)
 		(void) JsonbIteratorNext(&iterator, &value, true);
 		name = pnstrdup(key.val.string.val, key.val.string.len);
 		text = pnstrdup(value.val.string.val, value.val.string.len);
-		/* A worker has no temporary objects: those of this session are not in front. */
+		/* A worker has no temporary objects, so pg_temp comes last in this session, too. */
 		if (strcmp(name, "search_path") == 0)
 			text = psprintf("%s%spg_temp", text, text[0] != '\0' ? ", " : "");
 		(void) set_config_option(name, text, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
@@ -272,14 +272,14 @@ sweep_job_statement_analyse(Oid role, const char *source, Jsonb *settings, RawSt
 	callback.previous = error_context_stack;
 	error_context_stack = &callback;
 	query = parse_analyze_fixedparams(raw, source, types + first, 2 - first, NULL);
-	/* For what PostgreSQL says only when it is about to execute the batch: rules, values of generated columns. */
+	/* Raises the errors that PostgreSQL raises only before execution: for rules, and values of generated columns. */
 	if (has_size)
 		(void) QueryRewrite(copyObject(query));
 	sweep_door_leave(&door);
 	return query;
 }
 
-/* The position of a syntax error is one in the text of the user, not in the statement that creates the job, or has the text as a part. */
+/* Sets the position of a syntax error to that in the user's text, instead of that in the statement which creates the job or contains the text. */
 static void
 place_error(void *arg)
 {

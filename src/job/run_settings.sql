@@ -1,9 +1,9 @@
 --
--- The settings of PostgreSQL, such as search_path, that a job runs with, and the checks of the argument "settings" of a job. The settings
--- of a job itself, such as batch_size, are in job.sql. ../engine/environment.c sets them for a run.
+-- The settings of PostgreSQL, such as search_path, with which a job runs, and the checks of the argument "settings" of a job. The
+-- settings of a job itself, such as batch_size, are in job.sql. ../engine/environment.c sets them for a run.
 --
--- The first of these that has the setting decides: the settings of the job; ALTER ROLE IN DATABASE, ALTER ROLE, ALTER DATABASE, ALTER ROLE ALL;
--- then the configuration files.
+-- Where a setting has several values, the first of these decides: the settings of the job; ALTER ROLE IN DATABASE, ALTER ROLE, ALTER DATABASE,
+-- ALTER ROLE ALL; the configuration files.
 CREATE FUNCTION sweep._run_meaning(role oid, settings jsonb) RETURNS jsonb
 	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -17,7 +17,7 @@ AS $$
 		FROM pg_catalog.pg_settings p WHERE p.name IN ('search_path', 'transform_null_equals', 'array_nulls', 'DateStyle', 'IntervalStyle', 'TimeZone')
 $$;
 COMMENT ON FUNCTION sweep._run_meaning(oid, jsonb) IS
-	'the settings of the background runs of a role, after it has logged in to this database and with those of the job, that decide what a statement means';
+	'those settings of a background run of a role in this database, with the settings of the job, that decide the meaning of a statement';
 
 CREATE FUNCTION sweep._check_settings(job sweep.job_definition) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -29,7 +29,7 @@ BEGIN
 	FOR setting IN SELECT s.key, s.value, job.settings ->> s.key AS text FROM pg_catalog.jsonb_each(job.settings) AS s LOOP
 		IF pg_catalog.jsonb_typeof(setting.value) NOT IN ('string', 'number', 'boolean') THEN
 			RAISE EXCEPTION 'invalid value % of setting "%"', setting.value, setting.key USING ERRCODE = 'invalid_parameter_value',
-				HINT = 'Write a text, a number, true or false. What is left out is as the role has it.';
+				HINT = 'Write a text, a number, true or false. Settings that are left out are those of the role.';
 		END IF;
 		-- A job must not have these settings: the engine needs them itself, or they would have no effect.
 		SELECT r.why INTO refused FROM (VALUES

@@ -22,7 +22,7 @@
 
 #define MAX_RUNS 10000
 
-/* From the Unix epoch to PostgreSQL's, in seconds. */
+/* Seconds between the Unix epoch and PostgreSQL's epoch. */
 #define EPOCH_DISTANCE ((int64) (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * INT64CONST(86400))
 
 typedef struct Schedule
@@ -105,8 +105,7 @@ sweep_schedule_kind(PG_FUNCTION_ARGS)
 }
 
 /*
- * Reads the first three arguments, which are schedule, timezone and after, and the name of the job, which is argument
- * number job_number, counted from 0.
+ * Reads the arguments schedule, timezone and after (the first three), and the name of the job (number job_number, from 0).
  */
 static void
 read_schedule(FunctionCallInfo fcinfo, int job_number, Schedule *schedule)

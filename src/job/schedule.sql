@@ -1,5 +1,5 @@
 -- Schedules: the moments at which a job is due. The language is described in ../cron/cron.h and doc/reference.md. The functions
--- return moments. They do not look at jobs: a moment may have no run, because the job is paused or a run of it is in progress.
+-- return moments only from the schedule: a moment may have no run, because the job is paused or a run of it is in progress.
 
 CREATE FUNCTION sweep.next_runs(
     schedule text,
@@ -14,7 +14,7 @@ AS 'MODULE_PATHNAME', 'sweep_schedule_next_runs';
 COMMENT ON FUNCTION sweep.next_runs(text, text, timestamptz, int, text) IS
 'The next n moments at which a schedule is due, in a time zone (never the session''s). job: the name that H is derived from.';
 
--- Stable and not immutable: the time zones are read from files of the server, which an update may replace.
+-- STABLE, not IMMUTABLE: an update may replace the time zone files of the server.
 CREATE FUNCTION sweep._next_run(schedule text, timezone text, after timestamptz, job text)
 RETURNS timestamptz
 LANGUAGE C STABLE PARALLEL SAFE
@@ -31,18 +31,18 @@ AS 'MODULE_PATHNAME', 'sweep_schedule_kind';
 COMMENT ON FUNCTION sweep._schedule_kind(text) IS
 'Kind of a schedule: interval (every N ...), repeating (second, minute or hour is * or has a step), fixed (any other). Raises for a bad schedule.';
 
--- A query calls this for all jobs at once, so a schedule that cannot be read must not raise. The pattern accepts the same blanks
--- and cases as cron.c.
+-- A query calls this for all jobs at once, so a schedule that cannot be read must not raise an error. The pattern accepts the
+-- same white space, and upper and lower case, as cron.c.
 CREATE FUNCTION sweep._is_reboot(schedule text)
 RETURNS boolean
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 RETURN schedule COLLATE pg_catalog."C" ~* E'^[ \\t\\n\\v\\f\\r]*@reboot[ \\t\\n\\v\\f\\r]*$';
 
 COMMENT ON FUNCTION sweep._is_reboot(text) IS
-'Is the schedule @reboot, due once after each start of the server and at no other moment? No when it cannot be read.';
+'Whether the schedule is @reboot: due once after each start of the server and at no other moment. False if it cannot be read.';
 
--- PostgreSQL accepts any text such as "x5" as a time zone, and a process keeps each zone in memory that it has looked up. A job
--- can therefore have only a zone of pg_timezone_names.
+-- A job can have only a zone of pg_timezone_names: PostgreSQL accepts any text such as "x5" as a time zone, and a process keeps
+-- each zone that it has looked up in memory.
 CREATE FUNCTION sweep._find_zone(name text) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$

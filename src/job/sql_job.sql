@@ -35,4 +35,4 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION sweep._check_sql_settings(sweep.job_definition) IS 'raises when a job with sql has a setting that means something only where there are batches';
+COMMENT ON FUNCTION sweep._check_sql_settings(sweep.job_definition) IS 'raises when a job with sql has a setting that only has a meaning for batches';

@@ -1,8 +1,8 @@
 --
 -- Backfill: an UPDATE of all rows that meet a condition, once, by ranges of a unique key.
 --
--- The first pass goes through all rows, so that a batch reads no more of them than it may change, however few meet the condition. Then
--- it is asked whether any row does: those that came behind the cursor are found by the condition.
+-- The first pass goes through all rows, so that a batch reads no more rows than it may change, however few meet the condition. A
+-- further pass searches by the condition, for rows that were inserted before the cursor.
 --
 CREATE FUNCTION sweep._backfill_statements(args jsonb, again boolean) RETURNS SETOF sweep._statements
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -48,7 +48,7 @@ COMMENT ON FUNCTION sweep._backfill_statements(jsonb, boolean) IS 'the statement
 
 CREATE FUNCTION sweep.backfill_step(b sweep.batch) RETURNS sweep.progress
 	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_ranges_step';
-COMMENT ON FUNCTION sweep.backfill_step(sweep.batch) IS 'step of the jobs that sweep.create_backfill makes';
+COMMENT ON FUNCTION sweep.backfill_step(sweep.batch) IS 'step of the jobs of sweep.create_backfill';
 
 CREATE FUNCTION sweep._create_backfill(caller oid, job sweep.job_definition, target text, set text, condition text, order_by text, parallel int, run_as regrole, paused boolean, replace boolean) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -64,7 +64,7 @@ BEGIN
 	END IF;
 	job := sweep._begin_maker(caller, sweep._divide(job, parallel), 'backfill', relation, run_as);
 	job.cursor := sweep._kept_by(job);
-	-- The rows of a run are those that it has looked at, which are all.
+	-- The number of rows of a run is that of all rows that it has read: all rows of the table.
 	job.estimate := coalesce(job.estimate, sweep._rows_estimate(relation));
 	PERFORM sweep._check_table(job.run_as, relation, '{SELECT,UPDATE}');
 	job.args := job.args || pg_catalog.jsonb_build_object('target', sweep._table_name(relation), 'set', set, 'condition', condition,

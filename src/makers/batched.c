@@ -1,11 +1,11 @@
 /*
  * batched.c
- *		Reads a DELETE or UPDATE that is to be executed in batches, and refuses what is never possible in batches.
+ *		Reads a DELETE or UPDATE that is to be executed in batches, and refuses what can never be done in batches.
  *
- * Called by batched.sql when a job is made, and each time the statements of the job are made: its owner may have altered the text.
- * PostgreSQL analyses the statement, as the role of the job; statement_parts.c writes the parts of the result as texts.
+ * Called by batched.sql when a job is created, and each time the statements of the job are generated, because its owner may have altered the
+ * text. PostgreSQL analyses the statement, as the role of the job; statement_parts.c writes the parts of the result as texts.
  *
- * Analysis, the folding of constants and the writing of values may execute code of users: all of it is done behind door.c.
+ * Analysis, constant folding and the output of values may execute code of users; all of it is therefore done through door.c.
  */
 #include "postgres.h"
 
@@ -49,7 +49,7 @@ typedef struct Parts
 	Oid			role;
 	const char *source;
 	Jsonb	   *settings;
-	bool		freezes;		/* the moment of the statement is a parameter */
+	bool		freezes;		/* now() and the like become a parameter */
 	RawStmt    *raw;
 	Query	   *query;
 	Datum		values[PART_COUNT];
@@ -59,9 +59,9 @@ typedef struct Parts
 typedef struct Relations
 {
 	const RangeTblEntry *target;
-	List	   *oids;			/* of the others */
+	List	   *oids;			/* of the other tables */
 	bool		is_limited;		/* a sub-select has a LIMIT */
-	bool		is_sampled;		/* one of them is read in part, by chance */
+	bool		is_sampled;		/* one of them has TABLESAMPLE */
 } Relations;
 
 static RawStmt *parse(const char *source);
@@ -139,7 +139,7 @@ refuse_command(const char *source, const Node *statement, bool is_one)
 static void
 take_apart(Parts *parts)
 {
-	/* A text that is read again, in another session, is the same query. */
+	/* With these settings the text gives the same query when another session parses it. */
 	static const char *const formats[][2] = {
 		{"search_path", "pg_catalog, pg_temp"}, {"DateStyle", "ISO"}, {"IntervalStyle", "postgres"}, {"extra_float_digits", "3"},
 	};
@@ -151,7 +151,7 @@ take_apart(Parts *parts)
 	refuse_clauses(parts->query);
 	refuse_volatile(parts->query);
 	target = rt_fetch(parts->query->resultRelation, parts->query->rtable);
-	/* For what PostgreSQL says only when it is about to execute the statement. */
+	/* Raises the errors that PostgreSQL raises only before execution. */
 	if (target->relkind == RELKIND_RELATION || target->relkind == RELKIND_PARTITIONED_TABLE)
 		(void) QueryRewrite(copyObject(parts->query));
 	for (int i = 0; i < (int) lengthof(formats); i++)
@@ -195,7 +195,7 @@ refuse_clause(const char *clause, const char *hint)
 			 errhint("%s", hint)));
 }
 
-/* In SET it is executed once for each row, as in the statement as a whole, except in a sub-select that has nothing of the row. */
+/* In SET a volatile function is executed for each row, as in the whole statement, except in a sub-select that uses nothing of the row. */
 static void
 refuse_volatile(const Query *query)
 {
@@ -237,7 +237,7 @@ find_volatile_alone(Node *node, void *context)
 	return expression_tree_walker(node, find_volatile_alone, context);
 }
 
-/* Whether a query uses something of those around it: then PostgreSQL executes it again. */
+/* Whether a query uses columns of an outer query: then PostgreSQL executes it for each row. */
 static bool
 has_outer(Node *node, void *context)
 {

@@ -1,15 +1,15 @@
 --
--- A DELETE or UPDATE that is typed as for one transaction, and done in batches: what is possible, and the statements of an UPDATE.
+-- sweep.batched: a DELETE or UPDATE, written as for one transaction, is done in batches. The checks, and the statements of an UPDATE.
 --
--- The job keeps the statement as PostgreSQL writes it, with all names qualified. It is analysed again whenever its statements are made,
--- because the owner of the job may have altered it. An UPDATE goes through the table by a unique key, up to the greatest one at its
--- beginning: each row is updated once. The key is in the commit of the batch, so this holds after a crash, too. If no row meets the condition after
--- the update, further passes find what was left out.
+-- The job stores the statement as PostgreSQL writes it, with all names qualified. It is analysed again whenever the statements of a run are
+-- generated, because the owner of the job may have altered it. An UPDATE goes through the table by a unique key, up to the greatest key at its
+-- start, so that each row is updated once. The cursor is committed with the batch, so this also holds after a crash. If no row meets the
+-- condition after the update, further passes find the rows that were left out.
 --
 CREATE FUNCTION sweep._batched_parts(role oid, statement text, settings jsonb, freezes boolean, OUT word text, OUT target oid, OUT written text, OUT set text, OUT source text,
 	OUT own text, OUT others text, OUT sets text[], OUT reads oid[], OUT is_limited boolean, OUT falsifies boolean) RETURNS record
 	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_batched_parts';
-COMMENT ON FUNCTION sweep._batched_parts(oid, text, jsonb, boolean) IS 'the parts of a DELETE or UPDATE, in which $3 is the moment if that is wanted; raises when it is none, or is never possible in batches';
+COMMENT ON FUNCTION sweep._batched_parts(oid, text, jsonb, boolean) IS 'the parts of a DELETE or UPDATE; freezes: with now() and the like replaced by $3; raises for other statements, and for those that are never possible in batches';
 
 -- ------------------------------------------------------------------ the table
 CREATE FUNCTION sweep._check_batched_table(role text, relation regclass, word text) RETURNS void
@@ -34,7 +34,7 @@ END
 $$;
 COMMENT ON FUNCTION sweep._check_batched_table(text, regclass, text) IS 'raises unless it is a table in which the role can delete or update in batches';
 
--- A sub-select would see rows that batches before it have changed.
+-- A sub-select on the table itself would see rows that earlier batches have changed.
 CREATE FUNCTION sweep._check_batched_reads(role text, relation regclass, reads oid[], is_limited boolean) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -69,7 +69,7 @@ END
 $$;
 COMMENT ON FUNCTION sweep._check_batched_reads(text, regclass, oid[], boolean) IS 'raises when the statement reads what it changes, or what its job cannot see';
 
--- Generated columns change with those that they are made of.
+-- A generated column changes with the columns from which it is computed.
 CREATE FUNCTION sweep._changed_columns(relation regclass, sets text[]) RETURNS text[]
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -108,7 +108,7 @@ BEGIN
 	IF FOUND THEN
 		RAISE EXCEPTION 'column "%" cannot be set: it is of the % %', wrong.name, wrong.word, wrong.index
 			USING ERRCODE = 'feature_not_supported',
-			DETAIL = 'A row may get a value that another one has until a later batch, and what is done by then would stay.',
+			DETAIL = 'A row may get a value that another row has until a later batch: that batch would fail, and the batches before have committed.',
 			HINT = 'Execute the statement as a whole, or drop the index for the time of the update.';
 	END IF;
 END
@@ -116,7 +116,7 @@ $$;
 COMMENT ON FUNCTION sweep._check_batched_sets(regclass, text[]) IS 'raises when a column is set that tells rows apart, or says in which partition they are';
 
 -- ------------------------------------------------------------------ the job
--- The path is that of the caller: names of the statement are looked up as in any statement that is typed there.
+-- The search_path is that of the caller: names in the statement are looked up as in any statement of the session.
 CREATE FUNCTION sweep._batched_meaning(settings jsonb) RETURNS jsonb
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -128,7 +128,7 @@ BEGIN
 			WHERE s.value IS NOT NULL AND pg_catalog.lower(s.key) IN ('search_path', 'transform_null_equals', 'array_nulls', 'datestyle', 'intervalstyle', 'timezone')), '{}');
 END
 $$;
-COMMENT ON FUNCTION sweep._batched_meaning(jsonb) IS 'the settings of the session and of the job that decide the meaning of a statement, as far as they differ from those that are in force';
+COMMENT ON FUNCTION sweep._batched_meaning(jsonb) IS 'those settings of the session and of the job that decide the meaning of a statement and differ from the present ones';
 
 CREATE FUNCTION sweep._batched_args(role text, statement text, settings jsonb, OUT word text, OUT target regclass, OUT args jsonb) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -153,15 +153,15 @@ BEGIN
 	END IF;
 	args := pg_catalog.jsonb_build_object('target', sweep._table_name(target), 'statement', parts.written);
 	PERFORM sweep._check_batched_path(role, parts.written, sweep._job_meaning(role, settings) ->> 'search_path', sweep._batched_meaning(settings) ->> 'search_path');
-	-- Names of pg_catalog have no schema in the parts.
+	-- In the parts, names of pg_catalog have no schema.
 	key := sweep._run_key(role, target, sweep._found_by(parts), coalesce((SELECT pg_catalog.jsonb_object_agg(s.key, s.value)
 		FROM pg_catalog.jsonb_each(CASE pg_catalog.jsonb_typeof(settings) WHEN 'object' THEN settings END) AS s WHERE pg_catalog.lower(s.key) <> 'search_path'), '{}') || '{"search_path": "pg_catalog"}', sweep._changed_columns(target, parts.sets), word = 'update' AND NOT sweep._repeats(parts));
 	args := args || pg_catalog.jsonb_build_object('key', key.columns, 'serves', key.serves);
 END
 $$;
-COMMENT ON FUNCTION sweep._batched_args(text, text, jsonb) IS 'what is to be done by a job, to which table, and its args; raises when the statement cannot be done in batches';
+COMMENT ON FUNCTION sweep._batched_args(text, text, jsonb) IS 'the command (delete or update), the table, and the args of the job; raises when the statement cannot be done in batches';
 
--- A function for just these types goes before one for any type, in whatever schema it is.
+-- PostgreSQL prefers a function for exactly these types to one with polymorphic types, in whatever schema it is.
 CREATE FUNCTION sweep._check_batched_path(role text, statement text, path text, meant_path text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -176,7 +176,7 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION sweep._check_batched_path(text, text, text, text) IS 'raises when names of a statement as PostgreSQL writes it are others under the search_path of a job';
+COMMENT ON FUNCTION sweep._check_batched_path(text, text, text, text) IS 'raises when names in the stored statement would mean other objects with the search_path of the job';
 
 CREATE FUNCTION sweep._checked_parts(role text, statement text, meaning jsonb, freezes boolean) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -200,7 +200,7 @@ BEGIN
 	RETURN parts;
 END
 $$;
-COMMENT ON FUNCTION sweep._checked_parts(text, text, jsonb, boolean) IS 'the parts of a statement that can be done in batches; raises for any other one';
+COMMENT ON FUNCTION sweep._checked_parts(text, text, jsonb, boolean) IS 'the parts of a statement; raises when it cannot be done in batches';
 
 CREATE FUNCTION sweep._stored_parts(args jsonb, role oid, word text) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -218,7 +218,7 @@ END
 $$;
 COMMENT ON FUNCTION sweep._stored_parts(jsonb, oid, text) IS 'the parts of the statement in the args of a job, which its owner may have altered';
 
--- The condition of the row alone stands beside the EXISTS, because an index may serve it.
+-- The condition on the row alone is not inside the EXISTS, so that an index can be used for it.
 CREATE FUNCTION sweep._found_by(parts record) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -230,8 +230,8 @@ $$;
 COMMENT ON FUNCTION sweep._found_by(record) IS 'an expression: whether a row meets the condition with a row of other tables, if there are any';
 
 -- ------------------------------------------------------------------ the statements of an UPDATE
--- Another session, or a trigger, may give a row that was updated a value behind the cursor, such as the moment of the update. Its primary key it keeps.
--- A key WITHOUT OVERLAPS is no order.
+-- Another session, or a trigger, may set a column of an updated row, such as the time of the update, to a value after the cursor. The primary
+-- key of a row is taken to stay. A key WITHOUT OVERLAPS has no order.
 CREATE FUNCTION sweep._tells_done(index oid, columns text[]) RETURNS boolean
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -242,9 +242,9 @@ BEGIN
 		FROM pg_catalog.pg_index i LEFT JOIN pg_catalog.pg_index p ON p.indrelid = i.indrelid AND p.indisprimary AND NOT p.indisexclusion WHERE i.indexrelid = index);
 END
 $$;
-COMMENT ON FUNCTION sweep._tells_done(oid, text[]) IS 'whether the key of a row in an index tells that it has been updated: it is of the columns of the primary key, or the table has none that is an order';
+COMMENT ON FUNCTION sweep._tells_done(oid, text[]) IS 'whether the position of a row in an index shows that it has been updated: the index has only columns of the primary key, or there is no primary key that has an order';
 
--- A trigger may set what the statement has set to something else.
+-- False if there are BEFORE UPDATE triggers of rows, which may set other values than the statement.
 CREATE FUNCTION sweep._repeats(parts record) RETURNS boolean
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -253,7 +253,7 @@ BEGIN
 		AND (t.tgrelid = parts.target OR t.tgrelid IN (SELECT p.relid FROM pg_catalog.pg_partition_tree(parts.target::pg_catalog.regclass) AS p)));
 END
 $$;
-COMMENT ON FUNCTION sweep._repeats(record) IS 'whether no row meets the condition of an UPDATE after it, so that a row that was updated is known by that';
+COMMENT ON FUNCTION sweep._repeats(record) IS 'whether no row meets the condition of an UPDATE after it, so that updated rows are recognized';
 
 CREATE FUNCTION sweep._update_statements(args jsonb, again boolean, role oid, part text, known_parts text[]) RETURNS SETOF sweep._statements
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -307,7 +307,7 @@ BEGIN
 		IF repeats AND sweep._looks_at_rest(args) THEN
 			made.epilogue := sweep._rest_statement(relation, sweep._found_by(parts), bound.condition, NULL);
 		END IF;
-		-- Another key does not tell which rows were updated.
+		-- With another key it is not known which rows were updated.
 		made.restarts := repeats;
 		made.custom := parts.reads <> '{}';
 		RETURN NEXT made;
@@ -324,7 +324,7 @@ BEGIN
 		' FROM ' || parts.source, rows, coalesce(parts.own, 'true'), coalesce(parts.others, 'true'));
 END
 $$;
-COMMENT ON FUNCTION sweep._update_of(record, regclass, text, text) IS 'the UPDATE of some of its rows; picked is a query of places that they name';
+COMMENT ON FUNCTION sweep._update_of(record, regclass, text, text) IS 'the UPDATE for some rows, selected by the condition "rows"; picked: a query that returns ctids';
 
 CREATE FUNCTION sweep.update_step(b sweep.batch) RETURNS sweep.progress
 	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_ranges_step';
@@ -342,19 +342,19 @@ BEGIN
 	IF keep_job IS NULL THEN
 		RAISE EXCEPTION 'keep_job must not be null' USING ERRCODE = 'null_value_not_allowed', HINT = 'Write true or false.';
 	END IF;
-	-- Before anything is looked up as that role.
+	-- Set first, because names are looked up as that role.
 	job.run_as := sweep._role_name(coalesce(run_as::pg_catalog.oid, caller));
 	asked := job;
 	asked.name := coalesce(job.name, 'batched');
 	PERFORM sweep._check_role(caller, asked);
-	-- A day is that of the session in which the statement is written.
+	-- Dates and days have the time zone of the session that has written the statement.
 	IF job.settings IS NULL OR pg_catalog.jsonb_typeof(job.settings) = 'object' AND NOT EXISTS (SELECT FROM pg_catalog.jsonb_object_keys(job.settings) AS k WHERE pg_catalog.lower(k) = 'timezone') THEN
 		job.settings := coalesce(job.settings, '{}') || pg_catalog.jsonb_build_object('TimeZone', pg_catalog.current_setting('TimeZone'));
 	END IF;
 	made := sweep._batched_args(job.run_as, statement, job.settings);
 	job.name := coalesce(job.name, sweep._maker_name(made.word, made.target, '_' || new_id));
 	job := sweep._begin_maker(caller, sweep._divide(job, parallel), made.word, made.target, run_as);
-	-- The moment of the statement is that of this call, for all batches, also of a run that goes on where another one has failed.
+	-- now() in the statement is the time of this call in all batches, also in a run that goes on where another one has failed.
 	job.args := job.args || made.args || pg_catalog.jsonb_build_object('as_of', pg_catalog.now());
 	IF made.word = 'delete' THEN
 		PERFORM sweep._check_referring(job.run_as, made.target);
@@ -374,4 +374,4 @@ CREATE FUNCTION sweep.batched(statement text, name text DEFAULT NULL, keep_job b
 	parallel int DEFAULT 1, run_as regrole DEFAULT NULL, description text DEFAULT NULL) RETURNS bigint
 	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
 COMMENT ON FUNCTION sweep.batched IS
-	'does one DELETE or UPDATE in batches, with a commit each, by a job that is started when the transaction has committed; returns the run_id';
+	'executes a DELETE or UPDATE in batches, each with its own commit, by a job that is started when the transaction has committed; returns the run_id';

@@ -1,11 +1,11 @@
 /*
  * cascade.c
- *		Rows that go, or lose their reference, with the rows that a batch deletes.
+ *		Rows that are deleted, or lose their reference, with the rows that a batch deletes.
  *
  * Called by ranges.c, dismantle.c and delete_count.c for a job whose target is referred to with ON DELETE CASCADE, SET NULL or SET DEFAULT. The
- * rows of the batch are locked first; then the rows that refer to them are counted, table by table, up to the number that a batch may
- * touch. These are locked, too, once a batch has found that more had gone than it had counted. The rows of a table are found as its
- * owner, by the columns of the key alone, as PostgreSQL's own trigger finds them. PostgreSQL deletes them, with the statement of the batch.
+ * rows of the batch are locked first; then the rows that refer to them are counted, table by table, up to the number that a batch may touch.
+ * After a batch in which more rows were deleted than counted, the counted rows are locked, too. The rows of a table are found as its owner, by
+ * the columns of the key alone, like in PostgreSQL's own triggers, which then delete or change the rows during the statement of the batch.
  */
 #include "postgres.h"
 
@@ -32,7 +32,7 @@ static SweepStatement cascades_sql = {
 	.text = "SELECT foreign_key, parent, child, root, places, types, keeps, deletes, attributes, counts, finds, removes, holds FROM sweep._cascades($1, $2)",
 	.types = {OIDOID, OIDOID}};
 
-/* Rows that go, counted table by table. */
+/* Counts the rows that are affected by a deletion, table by table. */
 typedef struct Walk
 {
 	SweepCascade *cascade;
@@ -40,9 +40,9 @@ typedef struct Walk
 	int64		found;
 	int64		most;
 	List	   *pending;		/* SweepCascadeRows whose children have not been counted yet */
-	HTAB	   *seen;			/* a row is reached by several keys, or goes with itself */
-	SweepCascadeKey *key;		/* by which children are counted just now */
-	bool		is_tally;		/* each table is counted, to the end, and nothing is locked */
+	HTAB	   *seen;			/* rows counted so far: several keys, or a row itself, may refer to a row */
+	SweepCascadeKey *key;		/* the key whose children are being counted */
+	bool		is_tally;		/* count all rows of each table, without locks */
 } Walk;
 
 static void read_key(SweepCascadeKey *key, MemoryContext context);
@@ -149,7 +149,7 @@ sweep_cascade_tally(SweepCascade *cascade, const SweepCascadeRows *rows, HTAB *s
 	ask_all(&walk, rows, 0, rows->count);
 }
 
-/* Counts what goes with these rows, and with that, up to the number of the walk. */
+/* Counts the rows that are affected by deleting these, directly and indirectly, up to walk->most. */
 static void
 ask_all(Walk *walk, const SweepCascadeRows *rows, int first, int count)
 {
@@ -169,7 +169,7 @@ ask_all(Walk *walk, const SweepCascadeRows *rows, int first, int count)
 	}
 }
 
-/* Adds the rows that refer by this key to these rows. */
+/* Counts the rows that refer by this key to these rows. */
 static void
 ask(Walk *walk, SweepCascadeKey *key, const SweepCascadeRows *rows, int first, int count)
 {
@@ -183,7 +183,7 @@ ask(Walk *walk, SweepCascadeKey *key, const SweepCascadeRows *rows, int first, i
 	values = sweep_cascade_key_values(key, rows, first, count, &found);
 	if (found == 0)
 		return;
-	/* Rows that are read may be among those that were found already. */
+	/* Rows that are read may have been found before, so the limit must not be lowered by them. */
 	values[key->count] = Int64GetDatum(walk->most + 1 - (key->columns == 0 && !walk->is_tally ? walk->found : 0));
 	walk->key = key;
 	rows_read = sweep_cascade_execute(&door, walk->cascade, key, reads_rows(walk) && !walk->cascade->locks ? CASCADE_FINDS : CASCADE_COUNTS, values);
@@ -193,7 +193,7 @@ ask(Walk *walk, SweepCascadeKey *key, const SweepCascadeRows *rows, int first, i
 	sweep_cascade_leave(&door);
 }
 
-/* Rows to which others refer are read, and so are, where each table is counted, those that several keys reach. */
+/* Whether rows are read instead of counted: if others refer to them, or in a tally if several keys reach them. */
 static bool
 reads_rows(const Walk *walk)
 {
@@ -240,8 +240,8 @@ take_children(Walk *walk, SweepCascadeRows *children)
 }
 
 /*
- * The same by an index, where nothing is locked. Too many entries may be those of rows that have gone: false, and a statement counts the
- * rows. It also counts where a row keeps its entry for this key when it loses its reference by another key.
+ * Counts them by an index, without locks. False when a statement must count them: if there are too many entries, which may be those of
+ * dead rows, and if a row loses its reference by another key but keeps its entry for this one.
  */
 static bool
 ask_index(Walk *walk, const SweepCascadeKey *key, const SweepCascadeRows *rows, int first, int count)
@@ -324,8 +324,8 @@ sweep_cascade_leave(SweepDoor *door)
 }
 
 /*
- * Rows are found by the index that a retention requires, even in a small table, and deleted by their places: the index has an entry of each
- * row that has gone. The door undoes the settings. "is_first": in the batch.
+ * Rows are found by the index that a retention requires, even in a small table. They are deleted by ctid, because the index still has the
+ * entries of all deleted rows. The door undoes the settings. "is_first": the first one with this plan in the batch.
  */
 static void
 make_plan(SweepCascadeKey *key, SweepCascadeStatement which, Oid owner, bool is_first)
@@ -341,7 +341,7 @@ make_plan(SweepCascadeKey *key, SweepCascadeStatement which, Oid owner, bool is_
 	sweep_door_enter_owner(&door, owner);
 	for (int i = 0; i < (int) lengthof(off) - (by_place ? 0 : 3); i++)
 		(void) set_config_option(off[i], "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
-	/* With the search_path with which it is executed, else it would be planned anew each time. */
+	/* Planned with the search_path of its execution, or it would be planned again each time. */
 	if (removes)
 		(void) set_config_option("search_path", search_path, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
 	sweep_sql_connect();
@@ -358,7 +358,7 @@ make_plan(SweepCascadeKey *key, SweepCascadeStatement which, Oid owner, bool is_
 	sweep_door_leave(&door);
 }
 
-/* Behind the lock on the child, which no session drops or alters it beside: another action would have kept the rows. */
+/* Called with the child locked, so that the key cannot be dropped or altered: without it, or with another action, the rows must stay. */
 static void
 check_foreign_key(const SweepCascadeKey *key)
 {

@@ -1,6 +1,6 @@
 /*
  * cascade.h
- *		Rows that go, or lose their reference, with the rows that a batch deletes.
+ *		Rows that are deleted, or lose their reference, with the rows that a batch deletes.
  */
 #ifndef SWEEP_CASCADE_H
 #define SWEEP_CASCADE_H
@@ -24,7 +24,7 @@ typedef enum SweepCascadeStatement
 	CASCADE_STATEMENT_COUNT
 } SweepCascadeStatement;
 
-/* A foreign key, of a table whose rows go or change with those of another one. */
+/* A foreign key: with rows of the parent, rows of the child are deleted or changed, or these keep the parent's rows. */
 typedef struct SweepCascadeKey
 {
 	Oid			foreign_key;
@@ -32,34 +32,34 @@ typedef struct SweepCascadeKey
 	Oid			child;
 	Oid			root;			/* the partitioned table that the child is a partition of, or the child */
 	int			count;			/* columns of the key */
-	Oid		   *places;			/* of each, its number among the columns of the parent that are read */
+	Oid		   *places;			/* of each, its index among the columns that are read of the parent */
 	Oid		   *elements;		/* their types */
-	Oid		   *types;			/* the types of arrays of them */
-	bool		keeps;			/* a row that refers by it keeps the other one from being deleted */
-	bool		deletes;		/* a row that refers by it is deleted with the other one; if neither, it loses its reference */
-	bool		is_shared;		/* the rows of the child refer by other keys, too, to rows that go */
-	int64		counted;		/* rows that sweep_cascade_tally has found by it */
-	double		weight;			/* rows that go with a row of the child, itself included, as was found when some were counted last; 0 = not known */
-	int			columns;		/* number of columns that are read of the child, because rows go with it; 0 = its rows are counted */
+	Oid		   *types;			/* their array types */
+	bool		keeps;			/* a row that refers by it keeps the referenced row from being deleted */
+	bool		deletes;		/* a row that refers by it is deleted with the referenced one; if neither, it loses its reference */
+	bool		is_shared;		/* rows of the child refer to deleted rows by other keys, too */
+	int64		counted;		/* number of rows that sweep_cascade_tally has found by it */
+	double		weight;			/* rows affected by deleting a row of the child, itself included, at the last count; 0 = not known */
+	int			columns;		/* number of columns read of the child, if its rows affect other rows; 0 = they are only counted */
 	Oid		   *attributes;		/* their numbers in the child */
 	char	   *texts[CASCADE_STATEMENT_COUNT];
 	SweepPlan  *plans[CASCADE_STATEMENT_COUNT];	/* NULL = not prepared yet */
-	uint64		planned_in[CASCADE_STATEMENT_COUNT];	/* the batch in which the plan was last looked at */
+	uint64		planned_in[CASCADE_STATEMENT_COUNT];	/* the batch in which the plan was last checked */
 } SweepCascadeKey;
 
 typedef struct SweepCascade
 {
 	MemoryContextCallback callback;
 	Oid			relation;		/* the target */
-	int			columns;		/* that are read of it */
+	int			columns;		/* number of columns that are read of it */
 	uint64		batch;			/* its number in the run */
-	bool		has_keepers;	/* some key keeps rows */
+	bool		has_keepers;	/* "keeps" of a key is set */
 	bool		locks;			/* rows below those of the batch are locked as they are counted */
-	bool		is_kept;		/* what was counted last cannot be deleted: other rows refer to some of it */
+	bool		is_kept;		/* result of the last count: some of the rows cannot be deleted, because others refer to them */
 	List	   *before;			/* rows that the transaction had deleted and updated when the batch began, by table */
-	SweepPlan  *lock_plan;		/* of the statement that locks rows of a table; NULL = none yet */
+	SweepPlan  *lock_plan;		/* statement that locks rows of lock_table; NULL = none yet */
 	Oid			lock_table;
-	bool		lock_skips;		/* it leaves out those that other sessions hold */
+	bool		lock_skips;		/* it skips rows that other sessions have locked */
 	int			count;
 	SweepCascadeKey keys[FLEXIBLE_ARRAY_MEMBER];
 } SweepCascade;
@@ -68,14 +68,14 @@ typedef struct SweepCascade
 typedef struct SweepCascadeRows
 {
 	Oid			relation;		/* the table */
-	int			columns;		/* of the key of each */
+	int			columns;		/* number of columns of the key */
 	int			count;
 	int			room;
-	Oid		   *tables;			/* of each, its partition, or the table */
+	Oid		   *tables;			/* of each row: its partition, or the table */
 	ItemPointer places;
-	Datum	   *values;			/* of each, the columns that sweep._referred_columns lists */
+	Datum	   *values;			/* of each row: the columns that sweep._referred_columns lists */
 	bool	   *nulls;
-	Oid		   *types;			/* of these columns, as the rows have them */
+	Oid		   *types;			/* types of these columns in the rows */
 } SweepCascadeRows;
 
 /* A set of rows, in the given context. Adding a row returns whether it was new. */
@@ -83,16 +83,16 @@ extern HTAB *sweep_cascade_new_set(MemoryContext context);
 extern bool sweep_cascade_add_to_set(HTAB *set, Oid table, ItemPointer place);
 extern bool sweep_cascade_is_in_set(HTAB *set, Oid table, ItemPointer place);
 
-/* The foreign keys to a table and to what goes with it, in the given context; NULL when there are none. */
+/* The foreign keys to a table and to the tables whose rows are affected through them, in the given context; NULL when there are none. */
 extern SweepCascade *sweep_cascade_make(MemoryContext context, Oid relation);
 
 /*
- * At the start of each batch: what is reported in its end begins to be counted, and plans are looked at anew, which may have become invalid
- * since the last one. Raises when PostgreSQL counts nothing.
+ * To be called at the start of each batch: notes the counts from which the batch's report is computed. Plans, which may have become
+ * invalid, are checked again. Raises an error when PostgreSQL counts no rows or follows no foreign keys.
  */
 extern void sweep_cascade_begin_batch(SweepCascade *cascade);
 
-/* Rows of a table with that many columns to read; in the current memory context. */
+/* An empty list of rows with that many columns to read; in the current memory context. */
 extern SweepCascadeRows *sweep_cascade_new_rows(Oid relation, int columns);
 
 /* Adds a row of the current result: tableoid, ctid and the key. */
@@ -104,10 +104,10 @@ extern void sweep_cascade_add_place(SweepCascadeRows *rows, Oid table, ItemPoint
 /* A copy of one of the rows, in the current memory context. */
 extern SweepCascadeRows *sweep_cascade_copy_row(const SweepCascadeRows *rows, int index);
 
-/* Whether two rows are the same: of one partition, at one place, with the same key. A place may be that of another row since. */
+/* Whether two rows are the same: partition, place and key are equal. The key is compared because the place may have been reused. */
 extern bool sweep_cascade_is_row(const SweepCascadeRows *rows, int index, const SweepCascadeRows *others, int other);
 
-/* The places of some rows as tid[], and their tables as oid[]; in the current memory context. */
+/* The places of some rows as tid[], the tables of all as oid[]; in the current memory context. */
 extern Datum sweep_cascade_places(const SweepCascadeRows *rows, int first, int count);
 extern Datum sweep_cascade_tables(const SweepCascadeRows *rows);
 
@@ -115,52 +115,52 @@ extern Datum sweep_cascade_tables(const SweepCascadeRows *rows);
 extern void sweep_cascade_lock(SweepCascade *cascade, const SweepCascadeRows *rows, int first, int count);
 
 /*
- * The same for all rows, but for those that other sessions hold, or have changed since: these are taken out and returned, in the current
- * memory context.
+ * Locks all rows, except those that other sessions have locked, or have changed since. These are removed from the list and returned, in
+ * the current memory context.
  */
 extern SweepCascadeRows *sweep_cascade_lock_free(SweepCascade *cascade, SweepCascadeRows *rows);
 
 /*
- * The number of rows that a DELETE of some rows deletes or changes, themselves included; more than most means "at least that", or that
- * cascade->is_kept.
+ * The number of rows that a DELETE of some rows deletes or changes, themselves included. A result above "most" means that there are
+ * more, or that cascade->is_kept is set.
  */
 extern int64 sweep_cascade_count(SweepCascade *cascade, const SweepCascadeRows *rows, int first, int count, int64 most);
 
 /*
- * Counts, without locks, what a DELETE of some rows deletes or changes beside them: adds to the "counted" of each key. The set has the
- * rows that were counted before, and those rows themselves; it gets the others.
+ * Counts, without locks, the other rows that a DELETE of some rows deletes or changes: adds to "counted" of each key. "seen" has these
+ * rows and all rows that were counted before; the new ones are added.
  */
 extern void sweep_cascade_tally(SweepCascade *cascade, const SweepCascadeRows *rows, HTAB *seen);
 
 /*
- * Reads the rows that refer by a key to some rows from an index, at most that many; returns their number, or -1 when there is no index for
- * that. Where others go with them, those that are not in the set yet are added to it, and to the children, with their keys. Where none do, the
- * children get the places of all that has an entry, be it a row that has gone; without children entries are counted, those of rows that
- * several keys reach if they are not in the set.
+ * Reads the rows that refer by a key to some rows from an index, and stops after "most" of them. Returns their number, or -1 when no index can
+ * be used. If other rows are affected by these rows (key->columns), the rows that are not in "seen" are added to it, and to "children", with
+ * their keys. If none are, "children" gets the place of each index entry, also of dead rows. Without "children" entries are only counted; if
+ * several keys reach a row, it is counted if it is not in "seen".
  */
 extern int64 sweep_cascade_read_index(const SweepCascadeKey *key, const SweepCascadeRows *rows, int first, int count, int64 most, SweepCascadeRows *children, HTAB *seen);
 
 /*
- * Executes a statement of a key as the owner of the child. Values are the arrays that sweep_cascade_key_values makes, and what follows them.
- * Returns the number of rows of the result, which is to be read before sweep_cascade_leave(); -1 when the child was dropped: then nothing
- * was done, and nothing is to be left.
+ * Executes a statement of a key as the owner of the child. The values are the arrays of sweep_cascade_key_values, and further parameters.
+ * Returns the number of rows of the result, which are read before sweep_cascade_leave(); -1 when the child was dropped: then
+ * sweep_cascade_leave() is not called.
  */
 extern int64 sweep_cascade_execute(SweepDoor *door, SweepCascade *cascade, SweepCascadeKey *key, SweepCascadeStatement which, Datum *values);
 extern void sweep_cascade_leave(SweepDoor *door);
 
-/* Raises unless the columns to which a key refers are in the rows, of the types that they had when the run began. */
+/* Raises an error unless the rows have the columns to which a key refers, with the types of the start of the run. */
 extern void sweep_cascade_check_types(const SweepCascadeKey *key, const SweepCascadeRows *rows);
 
-/* The keys of some rows, with room for two more values; the number of rows whose key has no null is 0 when nothing refers to them. */
+/* The keys of some rows as arrays, with room for two more values. *found: the number of rows whose key has no null; if 0, no row refers to them. */
 extern Datum *sweep_cascade_key_values(const SweepCascadeKey *key, const SweepCascadeRows *rows, int first, int count, int *found);
 
 /*
- * Appends to a JSON object what the batch has done, as members "tables" and "touched"; deleted are its own rows. Returns the number of
- * rows touched; json may be NULL.
+ * Appends the members "tables" and "touched" to a JSON object, from the rows that the batch has deleted and changed; "deleted" is the
+ * number of its own rows. Returns the number of touched rows; json may be NULL.
  */
 extern int64 sweep_cascade_report(SweepCascade *cascade, int64 deleted, StringInfo json);
 
-/* The members of an object "tables" for so many rows of the relation, and what sweep_cascade_tally has counted; without a cascade NULL. */
+/* The members of an object "tables": "found" rows of the relation, and what sweep_cascade_tally has counted. NULL without a cascade. */
 extern char *sweep_cascade_report_counts(const SweepCascade *cascade, Oid relation, int64 found);
 
 #endif							/* SWEEP_CASCADE_H */

@@ -1,6 +1,6 @@
 --
--- Rows that go, or lose their reference, with a row that is deleted: the tables behind foreign keys with ON DELETE CASCADE, SET NULL or SET
--- DEFAULT, and the statements by which cascade.c and dismantle.c count, find and delete their rows.
+-- Rows that are deleted, or lose their reference, together with a deleted row: the tables with foreign keys with ON DELETE CASCADE, SET
+-- NULL or SET DEFAULT, and the statements by which cascade.c and dismantle.c count, find and delete their rows.
 --
 CREATE FUNCTION sweep._referred_columns(relation regclass, is_asked boolean) RETURNS text[]
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
@@ -13,10 +13,11 @@ BEGIN
 				AND pg_catalog.to_jsonb(c) -> 'conenforced' IS DISTINCT FROM 'false')));
 END
 $$;
-COMMENT ON FUNCTION sweep._referred_columns(regclass, boolean) IS 'the columns of a table that foreign keys refer to; none when no rows go, or change, with its rows, unless it is asked for what keeps them as well';
+COMMENT ON FUNCTION sweep._referred_columns(regclass, boolean) IS 'the columns of a table to which foreign keys refer; none when no other rows are deleted or changed with its rows; is_asked: also foreign keys that keep its rows';
 
--- Whether a row that was changed refers to the same row again is returned: a trigger may have seen to that, or, NULL, its default.
--- A row of a table from which nothing else goes is counted; of any other the key is read, by "places", or by "counts" with the row locked, so that none is added below it.
+-- "removes" returns for each changed row whether it refers to the same row again: true if a trigger has set that, NULL if the default has. Rows
+-- of a table to which no further rows refer are counted. In other tables the keys are read, by "places", or by "counts", which locks the rows,
+-- so that no rows are added below them.
 CREATE FUNCTION sweep._cascade_statements(fk oid, child regclass, action "char", is_asked boolean, parent_columns text[], joined text, OUT counts text, OUT places text, OUT removes text, OUT holds text) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -26,7 +27,7 @@ DECLARE
 	key constant pg_catalog.text := (SELECT pg_catalog.format('ROWS FROM (%s) AS sweep_parent (%s)',
 			pg_catalog.string_agg(pg_catalog.format('pg_catalog.unnest($%s)', u.n), ', ' ORDER BY u.n), pg_catalog.string_agg(pg_catalog.quote_ident(u.name), ', ' ORDER BY u.n))
 		FROM pg_catalog.unnest(parent_columns) WITH ORDINALITY AS u (name, n));
-	-- Where the key is that of one row, it is no table that is joined: that would be copied for each child.
+	-- The key of a single row is not joined as a table, which would be copied for each child.
 	one_key constant pg_catalog.text := (SELECT pg_catalog.format('(SELECT %s) AS sweep_parent', pg_catalog.string_agg(pg_catalog.format('(SELECT ($%s)[1]) AS %I', u.n, u.name), ', ' ORDER BY u.n))
 		FROM pg_catalog.unnest(parent_columns) WITH ORDINALITY AS u (name, n));
 	source constant pg_catalog.text := sweep._referring_source(child, 'sweep_child');
@@ -47,7 +48,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sweep._cascade_statements(oid, regclass, "char", boolean, text[], text) IS
-	'for the rows that refer by a foreign key to any of the keys in the first parameters: one counts them, or reads and locks them, one finds their places, as many as the next parameter says; one deletes or changes those at these places in this table, and one locks and reads those from which others go';
+	'statements for the rows that refer by a foreign key to any of the keys in the first parameters: counts them, or reads and locks them; places finds them, both up to the number in the next parameter; removes deletes or changes those at the given places of a table; holds locks and reads those to which further rows refer';
 
 CREATE FUNCTION sweep._circular_tables(relation regclass) RETURNS oid[]
 	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
@@ -63,7 +64,7 @@ AS $$
 	)
 	SELECT coalesce(pg_catalog.array_agg(DISTINCT r.child), '{}') FROM reached r WHERE EXISTS (SELECT FROM reached c WHERE c.root = r.root AND c.child = r.root)
 $$;
-COMMENT ON FUNCTION sweep._circular_tables(regclass) IS 'of the tables whose rows go with those of a table, those that are in a circle of such tables, or behind one';
+COMMENT ON FUNCTION sweep._circular_tables(regclass) IS 'of the tables whose rows are deleted with those of a table, those that are in a circle of foreign keys, or that refer to a table in one';
 
 CREATE FUNCTION sweep._cascades(role oid, relation regclass) RETURNS TABLE (foreign_key oid, parent oid, child oid, root oid, places oid[], types oid[], keeps boolean, deletes boolean, attributes oid[], counts text, finds text, removes text, holds text)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -78,9 +79,9 @@ DECLARE
 	names pg_catalog.text[];
 BEGIN
 	IF NOT pg_catalog.has_table_privilege(role, relation, 'DELETE') THEN
-		RAISE EXCEPTION 'permission denied for table %', relation USING ERRCODE = 'insufficient_privilege', HINT = 'What goes with the rows of a table is told to roles that may delete them.';
+		RAISE EXCEPTION 'permission denied for table %', relation USING ERRCODE = 'insufficient_privilege', HINT = 'Only roles that may delete rows of the table can see what is deleted with them.';
 	END IF;
-	-- The condition of the batch has asked what keeps a row, or a row that goes with it, but has gone through a circle of tables once only.
+	-- The condition of the batch has checked which rows are kept, also below a row, but it follows a circle of tables only once.
 	WHILE place <= pg_catalog.cardinality(tables) LOOP
 		referred := sweep._referred_columns(tables[place], tables[place] = ANY (circular));
 		FOR fk IN SELECT * FROM sweep._referencing(tables[place], 'sweep_parent', 'sweep_child') AS r WHERE r.action IN ('c', 'n', 'd') OR tables[place] = ANY (circular) LOOP
@@ -108,9 +109,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sweep._cascades(oid, regclass) IS
-	'the foreign keys by which rows go, or change, with those of a table, directly or behind others; raises unless the role may delete its rows';
+	'the foreign keys by which rows are deleted or changed with those of a table, directly or indirectly; raises unless the role may delete its rows';
 
--- A place says nothing of the partition that it is in; batches are of one partition where that can be.
+-- A ctid does not identify the partition. If possible, all rows of a batch are in one partition.
 CREATE FUNCTION sweep._at_places(relation regclass, part regclass) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -141,4 +142,4 @@ BEGIN
 		FROM pg_catalog.pg_class c WHERE c.oid = relation);
 END
 $$;
-COMMENT ON FUNCTION sweep._roots(regclass, regclass, text, text) IS 'the statement that finds the rows of a table with which others go, but for those at the places in $6: their places and keys';
+COMMENT ON FUNCTION sweep._roots(regclass, regclass, text, text) IS 'the statement that finds the places and keys of rows whose deletion affects other rows, except those at the places in $6';

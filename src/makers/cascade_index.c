@@ -1,10 +1,10 @@
 /*
  * cascade_index.c
- *		Rows that refer to others, read from an index without a statement.
+ *		Reads the rows that refer to others from an index, without a statement.
  *
- * Called by cascade.c and dismantle.c. Rows that are only counted, or deleted at their places later, are not visited: no row lacks an entry of
- * the index, and entries of rows that have gone do no harm, for these are counted too often, or not found at their places. Tables with
- * partitions, and keys for which there is no such index, are read by statements.
+ * Called by cascade.c and dismantle.c. If rows are only counted, or deleted by ctid later, the table is not read: each row has an index entry,
+ * and entries of dead rows do no harm. They make the count too high, or the DELETE finds no row there. Partitioned tables, and keys without a
+ * suitable index, are read by statements.
  */
 #include "postgres.h"
 
@@ -129,7 +129,7 @@ open_index(Relation table, const SweepCascadeKey *key, ScanKey scan_keys)
 	return NULL;
 }
 
-/* Its operator is that of the foreign key, so that both sides have the type of the index, and so is its collation. */
+/* Operator and collation of the index must be those of the foreign key, so that both sides have the type of the index. */
 static bool
 serves(Relation index, const ForeignKeyCacheInfo *foreign_key, Relation table)
 {
@@ -153,7 +153,7 @@ serves(Relation index, const ForeignKeyCacheInfo *foreign_key, Relation table)
 	return serves;
 }
 
-/* False when nothing refers to the row, for a null in its key. */
+/* False when no row can refer to this one, because its key has a null. */
 static bool
 set_values(const Reading *reading, int row, ScanKey scan_keys)
 {
@@ -189,7 +189,7 @@ read_matches(Reading *reading, IndexScanDesc scan, TupleTableSlot *slot)
 		{
 			if ((place = index_getnext_tid(scan, ForwardScanDirection)) == NULL)
 				return;
-			/* A row that several keys reach goes once. */
+			/* A row that several keys reach is counted once. */
 			if (reading->children != NULL)
 				sweep_cascade_add_place(reading->children, reading->key->child, place);
 			else if (reading->key->is_shared && !sweep_cascade_add_to_set(reading->seen, reading->key->child, place))

@@ -2,8 +2,9 @@
  * cascade_report.c
  *		Rows that a batch has deleted and changed, by table.
  *
- * Called by ranges.c at the start and the end of a batch, and by delete_count.c. PostgreSQL counts the rows of a batch for its statistics, those
- * of its own cascades as well; the batch has done the difference between two looks at the counts of the transaction.
+ * Called by ranges.c at the start and the end of a batch, and by delete_count.c. PostgreSQL counts the rows that a transaction deletes and
+ * changes for its statistics, including those of its cascades. The report is the difference of these counts between the start and the end of the
+ * batch.
  */
 #include "postgres.h"
 
@@ -47,7 +48,7 @@ sweep_cascade_begin_batch(SweepCascade *cascade)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("rows that go with others would be left behind: session_replication_role is replica"),
-				 errdetail("PostgreSQL follows no foreign keys then."),
+				 errdetail("PostgreSQL then does not execute the actions of foreign keys."),
 				 errhint("Set it to origin in the settings of the job, or for its role.")));
 	cascade->batch++;
 	cascade->before = NIL;
@@ -99,14 +100,14 @@ report_table(const SweepCascade *cascade, const SweepCascadeChange *table, Strin
 
 	for (int key = 0; key < cascade->count; key++)
 		belongs |= cascade->keys[key].root == table->table;
-	/* A trigger may have dropped it. */
+	/* A trigger may have dropped the table. */
 	if (!belongs || get_rel_name(table->table) == NULL)
 		return 0;
 	append_member(members, table);
 	return Max(table->deleted, 0) + Max(table->updated, 0);
 }
 
-/* The name of a table and the numbers of its rows; those that are zero are left out. */
+/* The name of a table and the numbers of its rows; zeros are left out. */
 static void
 append_member(StringInfo members, const SweepCascadeChange *table)
 {
@@ -157,7 +158,7 @@ collect_changes(List **changes)
 	}
 }
 
-/* Adds the table when it is not among them. */
+/* Finds the entry of the table, or adds one. */
 static SweepCascadeChange *
 find_change(List **changes, Oid table)
 {

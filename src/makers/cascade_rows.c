@@ -1,6 +1,6 @@
 /*
  * cascade_rows.c
- *		Lists and sets of rows, by the places that they are at; locks on them.
+ *		Lists and sets of rows by ctid; locks on rows.
  *
  * Called by cascade.c, dismantle.c and range_roots.c.
  */
@@ -20,7 +20,7 @@
 #include "makers/cascade.h"
 #include "makers/owner_plan.h"
 
-/* Identifies a row. The bytes are compared, and an assignment need not copy what lies between fields: there is nothing between these. */
+/* Identifies a row; key of a hash table, compared by its bytes. The fields leave no padding, which an assignment need not copy. */
 typedef struct RowPlace
 {
 	Oid			table;
@@ -28,7 +28,7 @@ typedef struct RowPlace
 	uint32		offset;
 } RowPlace;
 
-/* Some of the rows, of one table. */
+/* Some rows, of one table. */
 typedef struct Locked
 {
 	SweepCascade *cascade;
@@ -36,7 +36,7 @@ typedef struct Locked
 	int			first;
 	int			count;
 	Oid			table;			/* InvalidOid = all */
-	HTAB	   *got;			/* set of the rows that were locked; NULL = it waits for all of them */
+	HTAB	   *got;			/* set of the rows that were locked; NULL = wait for all locks */
 } Locked;
 
 static RowPlace row_place(Oid table, ItemPointer place);
@@ -187,7 +187,7 @@ sweep_cascade_places(const SweepCascadeRows *rows, int first, int count)
 	return places_in(&(Locked) {.rows = rows, .first = first, .count = count});
 }
 
-/* Leaves out rows of other tables, unless all are wanted. */
+/* The places of the rows, without those of other tables unless "table" is InvalidOid. */
 static Datum
 places_in(const Locked *some)
 {
@@ -244,7 +244,7 @@ sweep_cascade_lock_free(SweepCascade *cascade, SweepCascadeRows *rows)
 	return held;
 }
 
-/* Table by table. The role of the job needs no right but to delete rows of the target. */
+/* Locks the rows of each table as its owner. The role of the job only needs the right to delete rows of the target. */
 static void
 lock_rows(const Locked *some)
 {

@@ -1,17 +1,18 @@
 --
--- Changes of the source of a copy: a trigger writes the keys of rows that are changed into a table, and the job copies these rows anew.
+-- Changes of the source of a copy: a trigger writes the keys of changed rows into a table, and the job copies these rows again.
 --
--- The job makes table, function and trigger in its first batch, as its role, which acts for the owners of both tables: their code is
--- executed as no role that has more rights. The function is SECURITY DEFINER, so that roles that write to the source need no right on the
--- keys, with a path of its own and nothing in it that a setting of the writer changes. Triggers are ENABLE ALWAYS: a session with
--- session_replication_role = replica changes rows as well. They do not depend on the extension: to make them so locks it for all.
+-- The job creates table, function and trigger in its first batch, as its role, which acts for the owners of both tables and may execute
+-- their code (sweep._check_acting). The function is SECURITY DEFINER, so that roles that write to the source need no right on the table
+-- of keys; it has its own search_path, and no setting of the writer changes its meaning. Triggers are ENABLE ALWAYS, because a session
+-- with session_replication_role = replica changes rows, too. They do not depend on the extension: adding the dependency would lock the
+-- extension against all others.
 --
--- A key is taken and its row read in one transaction, the row in the same or a later snapshot. A later change of the row has a key of its
--- own. A key says that the row is not known any more, never what has become of it: the order of keys does not matter.
+-- A key is taken and its row is read in one transaction, the row in the same or a later snapshot. A later change of the row writes a
+-- further key. A key only says that the row must be read again, not how it was changed; so the order of keys does not matter.
 --
--- A column has another number when it was dropped and added again, and keys another order with another collation. A column that is generated in the target is not copied.
--- A column that is generated in the source has other values with another expression, and no trigger tells of that. An expression is written
--- with the settings of its reader.
+-- The digest has the numbers of columns, which change when a column is dropped and added again; collations, since these give the order of
+-- keys; and expressions of columns generated in the source, since a new one changes values without firing a trigger. Columns generated in the
+-- target are not copied. The function has fixed settings, because the text of an expression depends on them.
 CREATE FUNCTION sweep._copy_shape(args jsonb, source regclass, target regclass) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET datestyle = 'ISO, MDY' SET intervalstyle = 'postgres' SET timezone = 'UTC'
 	SET extra_float_digits = 1 SET bytea_output = 'hex' SET lc_monetary = 'C' SET quote_all_identifiers = off
@@ -43,7 +44,7 @@ DECLARE
 	taken pg_catalog.text;
 BEGIN
 	SELECT pg_catalog.string_agg('key_' || u.n, ', ' ORDER BY u.n),
-			-- The base type of a domain: a key may be NULL here. It may have any length: where the column is altered, a longer one must not fail the statement that writes it.
+			-- The base type of a domain, since a key may be NULL here; without length, so that keys of a column that is made longer fit.
 			pg_catalog.string_agg(pg_catalog.format('key_%s %s%s', u.n, sweep._type_name(sweep._base_type(a.atttypid), -1),
 				sweep._collate_as(source, u.name)), ', ' ORDER BY u.n),
 			pg_catalog.string_agg(pg_catalog.format('OLD.%I', u.name), ', ' ORDER BY u.n), pg_catalog.string_agg(pg_catalog.format('NEW.%I', u.name), ', ' ORDER BY u.n),
@@ -74,7 +75,7 @@ BEGIN
 			sweep._source(source, NULL), sweep._key_order(source, key, nulls, true)),
 		'behind', pg_catalog.format('SELECT true FROM %s WHERE %s AND ($2 OR %s) ORDER BY %s LIMIT 1', sweep._source(source, NULL), sweep._key_compare(source, key, '<=', '($1 OPERATOR(pg_catalog.->) ''settled'')'),
 			sweep._key_compare(source, key, '>', '$1'), sweep._key_order(source, key, nulls, false)),
-		-- A mark of TRUNCATE is taken with whatever is visible beside it: rows that have come since are copied by their keys.
+		-- A mark of a TRUNCATE is taken at once, whatever keys come before it: rows that were inserted since are copied by their keys.
 		'take', pg_catalog.format('SELECT pg_catalog.array_agg(c.id), pg_catalog.bool_or(c.truncated) FROM %1$s AS c WHERE c.id OPERATOR(pg_catalog.=) ANY'
 			' (ARRAY(SELECT i.id FROM %1$s AS i ORDER BY i.id LIMIT $1)) OR c.id OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT i.id FROM %1$s AS i WHERE i.truncated))', changes),
 		'rounded', pg_catalog.format('SELECT sweep_key::pg_catalog.text FROM %s CROSS JOIN LATERAL (SELECT ', taken) || kept
@@ -87,10 +88,11 @@ BEGIN
 		'forget', pg_catalog.format('DELETE FROM %s AS c WHERE c.id OPERATOR(pg_catalog.=) ANY ($1)', changes));
 END
 $$;
-COMMENT ON FUNCTION sweep._change_texts(jsonb, regclass, regclass, text[], text[], text[]) IS 'the statements by which changes of the source of a copy are written down and copied';
+COMMENT ON FUNCTION sweep._change_texts(jsonb, regclass, regclass, text[], text[], text[]) IS 'the statements that record and copy changes of the source of a copy';
 
--- The rows of a range that are there already, as those of a key that came first are, are left to their keys, as are those that a
--- unique index refuses because another row has not been copied anew yet, and those whose key would be another one: it is refused there, unless the row has gone.
+-- Rows of the range that cannot be inserted now get an entry in the table of keys, and are copied by it later: rows that are in the target
+-- already, as their key was copied first; rows that a unique index refuses, because another row has not been copied again yet; and rows whose
+-- key would have another value in the target. For rows of the last kind the copy by keys raises an error, unless the row is gone.
 CREATE FUNCTION sweep._change_work(args jsonb, source regclass, target regclass, key text[], columns text[], first boolean) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -121,9 +123,9 @@ BEGIN
 			AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database()));
 END
 $$;
-COMMENT ON FUNCTION sweep._holders(text[]) IS 'text: which processes have which locks on these tables; NULL: none';
+COMMENT ON FUNCTION sweep._holders(text[]) IS 'a text: which processes have which locks on these tables; NULL: none';
 
--- A lock that waits keeps all writers waiting behind it, so it waits 50 ms, and they have their turn before it is tried again.
+-- While this waits for its lock, all writers wait behind it. It therefore waits only 50 ms, and writers go on before the next attempt.
 CREATE FUNCTION sweep._capture_changes(texts jsonb) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET lock_timeout = '50ms'
 AS $$
@@ -133,7 +135,7 @@ BEGIN
 	FOR line IN SELECT * FROM pg_catalog.jsonb_array_elements_text(texts -> 'capture') LOOP
 		EXECUTE line;
 	END LOOP;
-	-- ALTER DEFAULT PRIVILEGES may have granted something: on the table, or on the function, which could be made a trigger of another one.
+	-- ALTER DEFAULT PRIVILEGES may have granted rights on the table, or on the function, which others could use in a trigger of another table.
 	FOR line IN SELECT DISTINCT pg_catalog.format('REVOKE ALL ON %s FROM %s', o.object, CASE g.grantee WHEN 0 THEN 'PUBLIC' ELSE pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(g.grantee)) END)
 			FROM (SELECT 'TABLE ' || (texts ->> 'changes'), c.relowner, c.relacl FROM pg_catalog.pg_class c WHERE c.oid = (texts ->> 'changes')::pg_catalog.regclass
 				UNION ALL SELECT 'FUNCTION ' || (texts ->> 'changes') || '()', p.proowner, coalesce(p.proacl, pg_catalog.acldefault('f', p.proowner))
@@ -146,9 +148,9 @@ EXCEPTION WHEN lock_not_available THEN
 	RETURN false;
 END
 $$;
-COMMENT ON FUNCTION sweep._capture_changes(jsonb) IS 'makes what writes down the keys of changed rows; false when the source could not be locked, and nothing was made';
+COMMENT ON FUNCTION sweep._capture_changes(jsonb) IS 'creates table, function and triggers that record the keys of changed rows; false when the source could not be locked, and nothing was created';
 
--- Asked by each batch that has changes, for a trigger may come while a run goes on.
+-- Called in each batch that has changes, because a trigger may be created during a run.
 CREATE FUNCTION sweep._may_keep(target regclass) RETURNS boolean
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -159,8 +161,8 @@ END
 $$;
 COMMENT ON FUNCTION sweep._may_keep(regclass) IS 'whether a rule, or a trigger BEFORE DELETE, may keep a row of the target of a copy';
 
--- A row can be in conflict with another one that is copied anew later. All keys together leave the target as the source is. The condition
--- and the triggers of the target see the path of the run; nothing is looked up by name while that is set.
+-- A row can conflict with another one that is copied again later; when all keys are copied, the target equals the source. The condition,
+-- and triggers of the target, are executed with the search_path of the run; the function itself looks up no names while that is set.
 CREATE FUNCTION sweep._apply_changes(texts jsonb, size bigint, path text, OUT keys bigint, OUT truncated boolean) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -220,7 +222,7 @@ BEGIN
 	END LOOP;
 END
 $$;
-COMMENT ON FUNCTION sweep._apply_changes(jsonb, bigint, text) IS 'copies the rows of so many keys anew; with NULL of all';
+COMMENT ON FUNCTION sweep._apply_changes(jsonb, bigint, text) IS 'copies the rows of that many keys again; NULL: of all keys';
 
 CREATE FUNCTION sweep._begin_changes(args jsonb, texts jsonb, cursor jsonb, OUT rows bigint, OUT next_cursor jsonb, OUT detail jsonb) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -234,15 +236,15 @@ BEGIN
 	IF texts IS NULL THEN
 		RAISE EXCEPTION 'table "%" does not exist', args ->> 'target' USING ERRCODE = 'undefined_table', HINT = 'Drop the job, and create it anew.';
 	END IF;
-	-- Behind the lock of a switch everything that was committed must be seen.
+	-- After the lock of a switch, everything that was committed before must be visible.
 	IF pg_catalog.current_setting('transaction_isolation') <> 'read committed' THEN
 		RAISE EXCEPTION 'changes cannot be followed with the isolation level "%"', pg_catalog.current_setting('transaction_isolation') USING ERRCODE = 'object_not_in_prerequisite_state',
 			HINT = pg_catalog.format('ALTER ROLE %I SET default_transaction_isolation = ''read committed'';', current_user);
 	END IF;
-	-- With this lock no foreign key comes behind the check.
+	-- With this lock no foreign key can be added after the check.
 	EXECUTE pg_catalog.format('LOCK TABLE %s IN ROW EXCLUSIVE MODE', texts ->> 'target');
 	PERFORM sweep._check_acting((SELECT r.oid FROM pg_catalog.pg_roles r WHERE r.rolname = current_user), (texts ->> 'source')::pg_catalog.regclass, (texts ->> 'target')::pg_catalog.regclass);
-	-- As they are now: these texts were made when the run began.
+	-- Compares with the present tables; the texts were generated when the run began.
 	IF next_cursor ->> 'captured' <> sweep._copy_shape(args, (texts ->> 'source')::pg_catalog.regclass, (texts ->> 'target')::pg_catalog.regclass) THEN
 		RAISE EXCEPTION 'the columns of % or %, or the args of the job, have changed since the copy began', texts ->> 'source', texts ->> 'target' USING ERRCODE = 'object_not_in_prerequisite_state',
 			DETAIL = 'Rows that were copied before do not have what has changed.', HINT = 'Drop the job, and create it anew with an empty target.';
@@ -275,10 +277,10 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION sweep._begin_changes(jsonb, jsonb, jsonb) IS 'checks what may have changed since the batch before, and makes the trigger in the first one; rows is not NULL when that was the batch';
+COMMENT ON FUNCTION sweep._begin_changes(jsonb, jsonb, jsonb) IS 'checks what may have changed since the last batch, and creates the trigger in the first batch; rows is not NULL when the batch has done its work';
 
--- The prologue of each batch: the first one makes the trigger, each other one copies the rows of the keys, and then the next range
--- of those that were there before. rows is NULL when that range follows.
+-- The prologue of each batch: in the first batch it creates the trigger; in others it copies the rows of recorded keys, and the
+-- batch then copies the next range of the rows that were there before. rows is NULL when a range follows.
 CREATE FUNCTION sweep._change_batch(args jsonb, texts jsonb, cursor jsonb, size int, run_id bigint, path text, OUT rows bigint, OUT next_cursor jsonb, OUT detail jsonb) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -296,7 +298,7 @@ BEGIN
 	IF rows IS NOT NULL THEN
 		RETURN;
 	END IF;
-	-- This run has copied what there was.
+	-- This run has caught up with all changes.
 	IF next_cursor -> 'caught_up' = pg_catalog.to_jsonb(run_id) THEN
 		rows := 0;
 		RETURN;
@@ -325,11 +327,11 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION sweep._change_batch(jsonb, jsonb, jsonb, int, bigint, text) IS 'what a batch of a copy with changes does before it copies a range';
+COMMENT ON FUNCTION sweep._change_batch(jsonb, jsonb, jsonb, int, bigint, text) IS 'the work of a batch of a copy with changes before it copies a range';
 
 -- ------------------------------------------------------------------ the job
--- Code of the tables is executed as the role of the job: their triggers, index expressions, defaults. The role could become
--- an owner for whom it acts, and loses nothing; only a superuser acts for owners that it must not trust.
+-- Code of the tables is executed as the role of the job: their triggers, index expressions, defaults. A role may trust the owners
+-- for whom it acts; only a superuser must not, because it acts for all.
 CREATE FUNCTION sweep._check_acting(role oid, source regclass, target regclass) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -348,7 +350,7 @@ BEGIN
 		RAISE EXCEPTION 'policies of % may hide rows from role "%"', wrong.name, pg_catalog.pg_get_userbyid(role) USING ERRCODE = 'object_not_in_prerequisite_state',
 			HINT = pg_catalog.format('ALTER TABLE %s NO FORCE ROW LEVEL SECURITY;', wrong.name);
 	END IF;
-	-- Triggers of the other table would be executed in the session of the job, and rows are deleted and inserted again.
+	-- Triggers of the referring table would be executed in the session of the job, and rows of the target are deleted and inserted again.
 	SELECT c.conname, c.conrelid::pg_catalog.regclass AS child INTO wrong FROM pg_catalog.pg_constraint c WHERE c.contype = 'f' AND c.confrelid = target AND c.conrelid <> target LIMIT 1;
 	IF FOUND THEN
 		RAISE EXCEPTION 'foreign key "%" of % refers to %', wrong.conname, wrong.child, target USING ERRCODE = 'object_not_in_prerequisite_state',
@@ -356,7 +358,7 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION sweep._check_acting(oid, regclass, regclass) IS 'raises unless a role acts for the owners of both tables and sees all of their rows, and nothing refers to the copy';
+COMMENT ON FUNCTION sweep._check_acting(oid, regclass, regclass) IS 'raises unless a role acts for the owners of both tables and sees all of their rows, and no foreign key refers to the copy';
 
 CREATE FUNCTION sweep._check_follows(job sweep.job_definition, source regclass, target regclass, key text[]) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -367,7 +369,7 @@ DECLARE
 	columns constant pg_catalog.text[] := sweep._copy_columns(source, target);
 BEGIN
 	PERFORM sweep._check_acting(role, source, target);
-	-- A job of a role that could not make the trigger copies nothing, whatever its args say.
+	-- Jobs whose role could not create the trigger are ignored: they copy nothing, whatever their args say.
 	IF EXISTS (SELECT FROM sweep.job_definition j WHERE j.args ->> 'changes' = job.args ->> 'changes' AND j.name <> job.name
 			AND sweep._owns(sweep._role_oid(j.run_as), (SELECT c.relowner FROM pg_catalog.pg_class c WHERE c.oid = source))) THEN
 		RAISE EXCEPTION 'the changes of % are copied by another job', source USING ERRCODE = 'duplicate_object', HINT = 'A table has one copy with changes at a time.';
@@ -403,7 +405,7 @@ BEGIN
 		RAISE EXCEPTION 'keys of % cannot be compared with those of %', target, source USING ERRCODE = 'datatype_mismatch', DETAIL = SQLERRM || '.',
 			HINT = pg_catalog.format('Rows that change are found by their keys: (%s) must be of types that compare, as int and bigint do.', pg_catalog.array_to_string(key, ', '));
 	END;
-	-- Keys that one of the tables takes for equal are two rows in the other one: a deletion would take both, or none.
+	-- Keys that are equal in one of the tables could be different in the other one: a deletion would delete two rows, or none.
 	SELECT a.attname INTO wrong FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_attribute n ON n.attrelid = target AND n.attname = a.attname AND n.attcollation <> a.attcollation
 		WHERE a.attrelid = source AND a.attname = ANY (key) AND EXISTS (SELECT FROM pg_catalog.pg_collation c WHERE c.oid IN (a.attcollation, n.attcollation) AND NOT c.collisdeterministic) LIMIT 1;
 	IF FOUND THEN
@@ -417,7 +419,7 @@ END
 $$;
 COMMENT ON FUNCTION sweep._check_follows(sweep.job_definition, regclass, regclass, text[]) IS 'raises unless a job can follow the changes of its source';
 
--- A job that is dropped has no use for them. They are found by names in its args, and are dropped only if its role could drop them.
+-- For a dropped job. The objects are found by the names in its args, and dropped only if its role could drop them.
 CREATE FUNCTION sweep._drop_changes() RETURNS trigger
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET lock_timeout = '50ms'
 AS $$
@@ -426,7 +428,7 @@ DECLARE
 	changes pg_catalog.regclass;
 	maker pg_catalog.regprocedure;
 	line pg_catalog.text;
-	-- A job that makes partitions may be emptying a default partition.
+	-- A job of sweep.create_partitions may be emptying a default partition.
 	emptying pg_catalog.jsonb;
 	copy pg_catalog.regclass;
 	name pg_catalog.text := OLD.args ->> 'changes';
@@ -479,12 +481,12 @@ BEGIN
 	END LOOP;
 END
 $$;
-COMMENT ON FUNCTION sweep._drop_changes() IS 'drops what writes down the changes for a copy whose job is dropped';
+COMMENT ON FUNCTION sweep._drop_changes() IS 'drops the table, function and triggers that record changes for a copy whose job is dropped';
 
 CREATE TRIGGER drop_changes BEFORE DELETE ON sweep.job_definition FOR EACH ROW WHEN (OLD.step = 'sweep.copy_step' AND OLD.args ? 'changes' OR OLD.step = 'sweep.partitions_step')
 	EXECUTE FUNCTION sweep._drop_changes();
 
--- The rows that were copied, and the keys that were written down, fit these args alone.
+-- Copied rows and recorded keys belong to the args with which they were made.
 CREATE FUNCTION sweep._keep_changes() RETURNS trigger
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -493,7 +495,7 @@ BEGIN
 		HINT = pg_catalog.format('SELECT sweep.drop_job(%L); and create it anew with an empty target.', OLD.name);
 END
 $$;
-COMMENT ON FUNCTION sweep._keep_changes() IS 'raises when a copy with changes would become another one';
+COMMENT ON FUNCTION sweep._keep_changes() IS 'raises when the args of a copy with changes are changed';
 
 CREATE TRIGGER keep_changes BEFORE UPDATE ON sweep.job_definition FOR EACH ROW
 	WHEN (NEW.step = 'sweep.copy_step' AND (OLD.args ? 'changes' OR NEW.args ? 'changes') AND OLD.args <> NEW.args OR OLD.step = 'sweep.copy_step' AND OLD.args ? 'changes' AND NEW.step IS DISTINCT FROM OLD.step)

@@ -1,6 +1,6 @@
 --
--- Copy: rows of one table are inserted into another one, by ranges of a unique key, and, when the cursor is kept for good, those that have
--- come since.
+-- Copy: inserts the rows of one table into another one, by ranges of a unique key; if the cursor is kept for good, further runs insert
+-- rows that were added since.
 --
 CREATE FUNCTION sweep._copy_columns(source regclass, target regclass) RETURNS text[]
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -25,10 +25,10 @@ END
 $$;
 COMMENT ON FUNCTION sweep._copy_columns(regclass, regclass) IS 'the columns that two tables have in common; raises when a row of one cannot become one of the other';
 
--- An INSERT into the table of which the source is a partition locks the source when it has drawn keys.
+-- An INSERT into the partitioned table of which the source is a partition locks the source only after it has drawn keys.
 --
--- DML takes ROW EXCLUSIVE also where its transaction has a stronger lock already. A transaction that has another lock alone, such as
--- the SHARE ROW EXCLUSIVE that comes before a switch of tables, has inserted nothing.
+-- DML takes ROW EXCLUSIVE even if its transaction has a stronger lock already. A transaction that only has another lock, such as
+-- SHARE ROW EXCLUSIVE for a switch of tables, has inserted no rows.
 CREATE FUNCTION sweep._writers(source regclass) RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -41,10 +41,10 @@ END
 $$;
 COMMENT ON FUNCTION sweep._writers(regclass) IS 'the transactions in progress that may have inserted rows into a table: {"virtual transaction": pid}';
 
--- A transaction in progress may still commit rows with smaller keys than visible ones, and a cursor after those would skip them for
--- ever. The transaction took its lock on the table before it drew its keys. A key is therefore "settled", and rows are copied up to it,
--- when all transactions that held such a lock have ended; "newest" is the key that is settled next. Most end soon: a run waits a second.
--- A prepared transaction has another number, -1/..., since the server was started: it may be any of those that held one.
+-- A transaction in progress may still commit rows with smaller keys than visible ones, and a cursor after those would skip them for ever. Such a
+-- transaction has locked the table before it drew its keys. A key is therefore "settled", and rows are copied up to it, when all transactions
+-- that held such a lock have ended; "newest" is the key that will be settled next. Most transactions end soon, so a run waits a second. After a
+-- restart of the server a prepared transaction has another number, -1/...: it may be any of those that held a lock.
 CREATE FUNCTION sweep._settle(source text, cursor jsonb, run_id bigint, newest jsonb, OUT rows bigint, OUT next_cursor jsonb, OUT detail jsonb) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -77,16 +77,16 @@ BEGIN
 		detail := pg_catalog.jsonb_build_object('waits_for', pids);
 	END IF;
 	next_cursor := state;
-	-- The snapshot of this batch may not show what they have committed: the next one begins with another.
+	-- The snapshot of this batch may be older than their commits; the next batch has a new one.
 	IF pg_catalog.current_setting('transaction_isolation') <> 'read committed' THEN
 		rows := 1;
 	END IF;
 END
 $$;
 COMMENT ON FUNCTION sweep._settle(text, jsonb, bigint, jsonb) IS
-	'the cursor with the last key to be copied: no transaction in progress can insert a smaller one; the detail names those that are waited for; rows is NULL unless that was the batch';
+	'the cursor with the last key to be copied, such that no transaction in progress can insert a smaller one; the detail names the transactions that are waited for; rows is not NULL when the batch has done its work';
 
--- A cursor of an older version has no order yet, and no tables.
+-- A cursor of an older version has neither the order of the key nor the tables.
 CREATE FUNCTION sweep._with_ordering(source regclass, target regclass, key text[]) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -95,7 +95,7 @@ BEGIN
 		sweep._table_name(source), key, pg_catalog.jsonb_build_object('copies', sweep._copied_tables(source, target)));
 END
 $$;
-COMMENT ON FUNCTION sweep._with_ordering(regclass, regclass, text[]) IS 'an expression: the cursor, with the order of the key and the tables of the copy';
+COMMENT ON FUNCTION sweep._with_ordering(regclass, regclass, text[]) IS 'an expression: the cursor, completed by the order of the key and the tables of the copy';
 
 CREATE FUNCTION sweep._copy_prologue(source regclass, target regclass, key text[]) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
@@ -115,7 +115,7 @@ END
 $$;
 COMMENT ON FUNCTION sweep._copied_tables(regclass, regclass) IS 'the tables of a copy, by their OIDs and names';
 
--- A table that was renamed is the same by its OID, and one that was restored by its name.
+-- A renamed table is recognized by its OID, a restored one by its name.
 CREATE FUNCTION sweep._check_copied(cursor jsonb, tables jsonb) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -130,7 +130,7 @@ END
 $$;
 COMMENT ON FUNCTION sweep._check_copied(jsonb, jsonb) IS 'raises when the cursor of a copy is of other tables';
 
--- A statement names the columns that there were when it was made.
+-- A statement has the columns of the time when it was generated.
 CREATE FUNCTION sweep._check_columns(relation text, known text[], columns text[]) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -151,9 +151,9 @@ BEGIN
 			JOIN pg_catalog.pg_namespace n ON n.oid = c.collnamespace WHERE a.attrelid = relation AND a.attname = name);
 END
 $$;
-COMMENT ON FUNCTION sweep._collate_as(regclass, text) IS 'what gives a value the collation of a column; NULL: it has none';
+COMMENT ON FUNCTION sweep._collate_as(regclass, text) IS 'the COLLATE clause with the collation of a column; NULL: it has none';
 
--- A key that another type rounds would not be found again.
+-- A key that the type of the target rounds would not be found again.
 CREATE FUNCTION sweep._keeps_key(source regclass, target regclass, key text[], terms text[]) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -166,7 +166,7 @@ BEGIN
 			AND (a.atttypid = o.atttypid OR a.atttypid = 'pg_catalog.int4'::pg_catalog.regtype AND o.atttypid = 'pg_catalog.int8'::pg_catalog.regtype)));
 END
 $$;
-COMMENT ON FUNCTION sweep._keeps_key(regclass, regclass, text[], text[]) IS 'a condition: the target of a copy has the same key as the source, whose columns these terms are; NULL: it has by its types';
+COMMENT ON FUNCTION sweep._keeps_key(regclass, regclass, text[], text[]) IS 'a condition: the key, given as these terms, has the same value in the target of a copy as in the source; NULL: the types ensure it';
 
 -- A trigger may leave a row out, or give it another key. The rows are read once: another session may add some meanwhile.
 CREATE FUNCTION sweep._insert_text(source regclass, target regclass, key text[], columns text[], rows text) RETURNS text
@@ -199,8 +199,8 @@ END
 $$;
 COMMENT ON FUNCTION sweep._changes_name(regclass) IS 'the table, and the trigger function, of keys of changed rows of a table; a table has one copy with changes at a time';
 
--- Their schema may have another name by now. The trigger would go on to fail each write of the source. Any role can make a table of that name, or
--- a job with such args.
+-- The schema of the table may have been renamed; if the trigger stayed, each write to the source would fail. The table is checked, because any
+-- role can create a table of that name, or a job with such args.
 CREATE FUNCTION sweep._moved_changes(changes text, role oid) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -246,7 +246,7 @@ DECLARE
 	columns pg_catalog.text[];
 	first boolean;
 BEGIN
-	-- A copy that was switched has another name: what is left to do is in its cursor.
+	-- After a switch the copy has another name; the cursor has the remaining work.
 	IF args ? 'changes' AND pg_catalog.to_regclass(args ->> 'target') IS NULL AND pg_catalog.to_regclass(args ->> 'changes') IS NULL THEN
 		made.prologue := pg_catalog.format('SELECT c.rows, c.next_cursor, c.detail FROM sweep._change_batch(%L, NULL, $2, $1, $5, NULL) AS c', args);
 		made.key := 'a copy that was switched';
@@ -258,7 +258,7 @@ BEGIN
 	source := sweep._find_table('source', args ->> 'source', NULL);
 	target := sweep._find_table('target', args ->> 'target', NULL);
 	PERFORM sweep._check_logged(target);
-	-- Rows of tables that inherit from it have keys of their own: those before the cursor would be left out.
+	-- Child tables (INHERITS) have keys of their own: their rows with keys before the cursor would be left out.
 	PERFORM sweep._check_heirs(source) WHERE NOT args ? 'changes';
 	source_name := (SELECT c.relname FROM pg_catalog.pg_class c WHERE c.oid = source);
 	key := sweep._ordered_key(source, args ->> 'order_by');
@@ -290,7 +290,7 @@ BEGIN
 			made.prologue := pg_catalog.format('SELECT c.rows, c.next_cursor, c.detail FROM sweep._change_batch(%L, %L, $2, $1, $5, pg_catalog.current_setting(''search_path'')) AS c', args,
 				sweep._change_texts(args, source, target, key.columns, key.nulls, columns));
 		END IF;
-		-- Another key does not tell which rows were copied.
+		-- With another key it is not known which rows were copied.
 		made.restarts := NOT is_settled;
 		RETURN NEXT made;
 	END LOOP;
@@ -298,7 +298,7 @@ END
 $$;
 COMMENT ON FUNCTION sweep._copy_statements(jsonb, boolean) IS 'the statements of a copy';
 
--- Made for each partition: what is looked up in the catalogue is few rows of large tables, and to plan that takes longer than the look.
+-- Executed for each partition. It reads few rows of large catalogues, so planning takes longer than execution.
 CREATE FUNCTION sweep._range_statements(step text, args jsonb, again boolean, role oid, as_of timestamptz, part text, parts text, path text) RETURNS SETOF sweep._statements
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 	SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off SET plan_cache_mode = force_generic_plan
@@ -308,7 +308,7 @@ BEGIN
 		WHEN 'retention_step' THEN
 			RETURN QUERY SELECT * FROM sweep._retention_statements(args, again, role, as_of, part, parts::pg_catalog.text[]);
 		WHEN 'delete_step' THEN
-			-- Once in a run, whose args may have been altered. A statement is checked when it is taken apart.
+			-- Checked once per run, since the args may have been altered. A stored statement is checked by sweep._stored_parts.
 			PERFORM sweep._check_deletion(sweep._role_name(role), sweep._find_table('target', args ->> 'target', NULL), args ->> 'condition', pg_catalog.jsonb_build_object('search_path', path)) WHERE parts IS NULL AND NOT args ? 'statement';
 			RETURN QUERY SELECT * FROM sweep._delete_statements(args, again, role, part, parts::pg_catalog.text[]);
 		WHEN 'backfill_step' THEN
@@ -321,7 +321,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sweep._range_statements(text, jsonb, boolean, oid, timestamptz, text, text, text) IS
-	'the statements of a job that was made, in its first or a further pass: those of the first batch of the pass, and those of the next batches; the path is that of the run';
+	'the statements of the job of a maker, in its first or a further pass: those for the first batch of the pass, and those for the next batches; path: the search_path of the run';
 
 CREATE FUNCTION sweep.copy_step(b sweep.batch) RETURNS sweep.progress
 	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_ranges_step';
@@ -395,4 +395,4 @@ CREATE FUNCTION sweep.create_copy(source text, target text, condition text DEFAU
 	description text DEFAULT NULL, paused boolean DEFAULT false, replace boolean DEFAULT false) RETURNS text
 	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
 COMMENT ON FUNCTION sweep.create_copy IS
-	'creates a job that inserts the rows of one table into another one, and later those that have come since; starts it unless it has a schedule; returns its name';
+	'creates a job that inserts the rows of one table into another one, and in later runs the rows that were added since; starts it unless it has a schedule; returns its name';

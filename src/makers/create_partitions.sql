@@ -1,9 +1,9 @@
 --
--- The whole life of partitions: made ahead of time, and dropped or detached when they are old, each in a batch of its own.
+-- sweep.create_partitions: creates partitions ahead of time, and drops or detaches old ones, each in a batch of its own.
 --
--- To make and to drop them fail apart: what keeps a partition from being made is in the cursor while old ones are dropped, and raised then.
+-- An error in creating a partition does not keep old ones from being dropped: the cursor has the error meanwhile, and it is raised afterwards.
 --
--- To read the bounds of thousands of partitions takes long, so the cursor has the next ranges that have none, from one look to the next.
+-- Reading the bounds of thousands of partitions takes long, so the cursor keeps the next ranges without a partition.
 CREATE FUNCTION sweep._find_missing(relation regclass, b sweep.batch, state jsonb, key_name text, type text, present bigint) RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -22,7 +22,7 @@ BEGIN
 	RETURN state || pg_catalog.jsonb_build_object('ranges', coalesce(found, '[]'), 'model', sweep._table_name(sweep._newest_part(relation, type)));
 END
 $$;
-COMMENT ON FUNCTION sweep._find_missing(regclass, sweep.batch, jsonb, text, text, bigint) IS 'the cursor with the next ranges for which partitions are to be made, and the partition whose storage parameters these get';
+COMMENT ON FUNCTION sweep._find_missing(regclass, sweep.batch, jsonb, text, text, bigint) IS 'the cursor, with the next ranges for which partitions are to be created, and the partition whose storage parameters they get';
 
 CREATE FUNCTION sweep._make_next(relation regclass, b sweep.batch, path text) RETURNS sweep.progress
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -50,7 +50,7 @@ BEGIN
 	BEGIN
 		detail := sweep._make_partitions(relation, key.name, key.type, b.args, ranges, pg_catalog.to_regclass(state ->> 'model'), b.size, path);
 	EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
-		-- Two partitions ahead are enough until the next run.
+		-- If two partitions are ahead, the rest can be left to the next run.
 		IF (ranges[1]).place > present + 2 AND (state ->> 'tries')::int >= 9 THEN
 			RAISE WARNING 'partitions of % are left to the next run, for it could not be locked', relation;
 			RETURN ROW(1, (state - '{tries,tried_at}'::pg_catalog.text[]) || '{"later": true}', '{"lock_timeouts": 1}')::sweep.progress;
@@ -71,7 +71,7 @@ BEGIN
 	RETURN ROW(greatest(count, 1), state, detail - 'took')::sweep.progress;
 END
 $$;
-COMMENT ON FUNCTION sweep._make_next(regclass, sweep.batch, text) IS 'makes the next partitions that are missing, or tries to; NULL: none is';
+COMMENT ON FUNCTION sweep._make_next(regclass, sweep.batch, text) IS 'creates the next missing partitions, or tries to lock the table for that; NULL: none is missing';
 
 CREATE FUNCTION sweep._drop_next(relation regclass, b sweep.batch, state jsonb) RETURNS sweep.progress
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -84,13 +84,13 @@ BEGIN
 	IF b.args ->> 'partitions' = 'detach' THEN
 		PERFORM sweep._check_detachable(relation);
 	END IF;
-	-- As sweep._retention_statements writes it.
+	-- The same text as in sweep._retention_statements.
 	EXECUTE pg_catalog.format('SELECT pg_catalog.to_jsonb(%s) OPERATOR(pg_catalog.#>>) ''{}''', sweep._age_limit(type, b.args)) INTO age_limit USING NULL::int, NULL::pg_catalog.jsonb, b.as_of;
 	dropped := sweep._drop_partition(sweep._table_name(relation), type, age_limit, b.args ->> 'partitions' = 'detach', true, state);
 	RETURN ROW(dropped.rows, dropped.next_cursor, dropped.detail)::sweep.progress;
 END
 $$;
-COMMENT ON FUNCTION sweep._drop_next(regclass, sweep.batch, jsonb) IS 'drops or detaches the oldest partition that is too old, or tries to; rows is NULL: none is';
+COMMENT ON FUNCTION sweep._drop_next(regclass, sweep.batch, jsonb) IS 'drops or detaches the oldest partition that is too old, or tries to lock the table for that; rows is NULL: none is too old';
 
 CREATE FUNCTION sweep._partitions_batch(b sweep.batch, path text) RETURNS sweep.progress
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -98,7 +98,7 @@ AS $$
 DECLARE
 	relation constant pg_catalog.regclass := (b.args ->> 'target')::pg_catalog.regclass;
 	type constant pg_catalog.text := (sweep._partition_key(relation)).type;
-	-- The cursor of an earlier run counts for a default partition that is being emptied alone.
+	-- The cursor of an earlier run is only used for a default partition that is being emptied.
 	emptying constant pg_catalog.jsonb := CASE WHEN b.cursor ? 'emptying' THEN pg_catalog.jsonb_build_object('emptying', b.cursor -> 'emptying') ELSE '{}' END;
 	state pg_catalog.jsonb := CASE WHEN b.cursor -> 'run' IS NOT DISTINCT FROM pg_catalog.to_jsonb(b.run_id) THEN b.cursor ELSE emptying || pg_catalog.jsonb_build_object('run', b.run_id) END;
 	done sweep.progress;
@@ -108,7 +108,7 @@ DECLARE
 	hint pg_catalog.text;
 BEGIN
 	b.cursor := state;
-	-- They may have been altered.
+	-- The args may have been altered.
 	b.args := sweep._life_args(relation, type, b.args ->> 'every', (b.args ->> 'ahead')::int, (b.args ->> 'keep')::interval, b.args ->> 'partitions', b.args ->> 'origin', coalesce(b.args ->> 'timezone', 'UTC'));
 	IF NOT state ?| '{failure,later}' THEN
 		BEGIN
@@ -144,7 +144,7 @@ BEGIN
 	RETURN ROW(0, nullif(emptying, '{}'), NULL)::sweep.progress;
 END
 $$;
-COMMENT ON FUNCTION sweep._partitions_batch(sweep.batch, text) IS 'makes, drops or detaches one partition; the path is that of the run';
+COMMENT ON FUNCTION sweep._partitions_batch(sweep.batch, text) IS 'creates, drops or detaches one partition; path: the search_path of the run';
 
 CREATE FUNCTION sweep.partitions_step(b sweep.batch) RETURNS sweep.progress
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE RETURN sweep._partitions_batch(b, pg_catalog.current_setting('search_path'));
@@ -232,7 +232,7 @@ DECLARE
 	lead constant interval := (job.args ->> 'every')::interval * (job.args ->> 'ahead')::int;
 	gap interval;
 BEGIN
-	-- The longest pause may be a weekend behind many moments.
+	-- Many moments are read, because the longest gap, such as a weekend, may come late.
 	SELECT pg_catalog.max(r.gap) INTO gap FROM (SELECT n.moment - pg_catalog.lag(n.moment) OVER (ORDER BY n.moment) AS gap
 		FROM sweep.next_runs(job.schedule, job.timezone, pg_catalog.now(), 10000, job.name) AS n (moment)) AS r WHERE job.schedule IS NOT NULL;
 	IF gap >= lead THEN
@@ -240,7 +240,7 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION sweep._check_lead(sweep.job_definition) IS 'raises when there would be no partition any more before the next run makes some';
+COMMENT ON FUNCTION sweep._check_lead(sweep.job_definition) IS 'raises when the partitions could be used up before the next run creates more';
 
 CREATE FUNCTION sweep._create_partitions(caller oid, job sweep.job_definition, target text, every text, ahead int, keep interval, partitions text, origin text,
 	run_as regrole, paused boolean, replace boolean) RETURNS text
@@ -259,7 +259,7 @@ BEGIN
 	key := sweep._partition_key(relation);
 	job.args := sweep._life_args(relation, key.type, every, ahead, keep, partitions, origin, zone);
 	PERFORM sweep._check_life(job.run_as, relation, job.args), sweep._newest_part(relation, key.type);
-	-- The greatest id is in the table, and nothing of that is read here.
+	-- Not for ids: their present is the greatest one in the table, which is not read here.
 	IF key.type <> 'bigint' THEN
 		present := sweep._grid_place(key.type, job.args, sweep._present(relation, key.name, key.type, job.args, pg_catalog.now()));
 		missing := sweep._missing_range(relation, key.type, job.args, present, present + ahead);
@@ -281,4 +281,4 @@ CREATE FUNCTION sweep.create_partitions(target text, every text, ahead int DEFAU
 	paused boolean DEFAULT false, replace boolean DEFAULT false) RETURNS text
 	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
 COMMENT ON FUNCTION sweep.create_partitions IS
-	'creates a job that makes the partitions of a table ahead of time, and drops or detaches those that are too old; returns its name';
+	'creates a job that creates partitions of a table ahead of time, and drops or detaches those that are too old; returns its name';

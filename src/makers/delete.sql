@@ -1,18 +1,18 @@
 --
--- sweep.delete: rows that meet a condition are deleted once, in batches, with all that hangs on them.
+-- sweep.delete: rows that meet a condition are deleted once, in batches, with the rows that refer to them.
 --
--- A job goes by the index that serves its condition: a batch then looks at the rows that meet it. Where none does, it goes by a unique
--- key, and a batch looks at as many rows as it may delete, however few meet the condition.
+-- A job uses the order of an index that serves its condition: a batch then reads only rows that meet it. If there is none, it uses a
+-- unique key, and a batch reads as many rows as it may delete, however few meet the condition.
 --
 CREATE FUNCTION sweep._key_cost(role oid, statement text, settings jsonb, OUT cost float8, OUT filters boolean) RETURNS record
 	LANGUAGE c STABLE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_key_cost';
 COMMENT ON FUNCTION sweep._key_cost(oid, text, jsonb) IS
-	'the estimated cost of reading rows in the order of an index, planned as the role, and whether others are read beside them; NULL: some may have a null in a column of the order, or there is no such index';
+	'the estimated cost of reading rows in the order of an index, planned as the role, and whether more rows are read than are returned; NULL: there is no such index, or rows may have a null in a column of the order';
 
 CREATE FUNCTION sweep._count_deletion(role oid, relation regclass, roots text, settings jsonb) RETURNS jsonb
 	LANGUAGE c STABLE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_delete_count';
 COMMENT ON FUNCTION sweep._count_deletion(oid, regclass, text, jsonb) IS
-	'how many rows would go, or lose their reference, with those that the statement finds as the role: {"table": {"deleted": 1, "nulled": 2}}';
+	'how many rows would be deleted, or lose their reference, with those that the statement finds as the role: {"table": {"deleted": 1, "nulled": 2}}';
 
 CREATE FUNCTION sweep._index_uses(index oid, columns text[]) RETURNS boolean
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
@@ -26,9 +26,9 @@ BEGIN
 					AND d.refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass AND d.refobjid = i.indrelid AND d.refobjsubid = a.attnum))));
 END
 $$;
-COMMENT ON FUNCTION sweep._index_uses(oid, text[]) IS 'whether the place of a row in an index depends on one of these columns';
+COMMENT ON FUNCTION sweep._index_uses(oid, text[]) IS 'whether the position of a row in an index depends on one of these columns';
 
--- The planner is asked for the cost of all rows of the condition. An index that is not unique, or has nulls, is no order for all rows.
+-- Compares the planner's costs of reading all rows of the condition. An index that is not unique, or has nulls, does not order all rows.
 CREATE FUNCTION sweep._run_key(role text, relation regclass, condition text, settings jsonb, changed text[], only_unique boolean, OUT columns text[], OUT serves boolean) RETURNS record
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -66,9 +66,9 @@ BEGIN
 		best_whole := sweep._scan_cost(relation);
 		columns := '{ctid}';
 	END IF;
-	-- Where others are read beside the rows that meet the condition, there may be any number of them between two of these.
+	-- If other rows are read, too, any number of them may lie between two rows that meet the condition.
 	serves := coalesce(serving IS NOT NULL AND CASE WHEN best_filters THEN best_cost * CASE WHEN columns = '{ctid}' THEN 1 ELSE 5 END < best_whole ELSE best_cost < best_whole * 3 END, false);
-	-- A unique index that has nulls is an order for the rows of the condition alone.
+	-- A unique index that has nulls orders only the rows of the condition.
 	IF serves OR columns IS NULL THEN
 		columns := serving;
 	END IF;
@@ -77,12 +77,12 @@ BEGIN
 			DETAIL = 'Each row is to be updated once. The index must be a valid btree index without a WHERE, not deferrable, of columns that are not set, and in which no row that meets the condition has a null.',
 			HINT = 'Add a primary key, or a condition that no row meets after the update, for example: ... SET state = ''done'' WHERE state = ''new''.';
 	END IF;
-	-- By places, a batch is of rows that meet the condition.
+	-- A batch by ctid consists of rows that meet the condition.
 	serves := serves OR columns = '{ctid}';
 END
 $$;
 COMMENT ON FUNCTION sweep._run_key(text, regclass, text, jsonb, text[], boolean) IS
-	'the columns of the index, without those that change, by which a deletion or an update goes, and whether it serves the condition, so that a batch is of rows that meet it; ctid: by places';
+	'the columns of the index in whose order a deletion or an update works, none of which changes, and whether the index serves the condition, so that a batch reads only rows that meet it; ctid: by places';
 
 CREATE FUNCTION sweep._scan_cost(relation regclass) RETURNS float8
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
@@ -95,8 +95,9 @@ END
 $$;
 COMMENT ON FUNCTION sweep._scan_cost(regclass) IS 'the cost of reading a table block by block, in the units of the planner';
 
--- The greatest key when the run began bounds what the condition means. Beside another index it must not be taken for a range of one. The
--- first column may be null in an index that is no primary key, in rows that do not meet the condition.
+-- The greatest key at the start of the run bounds the rows that the run deletes. If the run uses another index, IS TRUE keeps the
+-- planner from using this condition as an index range. Unless the index is the primary key, its first column may be null in rows that do
+-- not meet the condition.
 CREATE FUNCTION sweep._run_bound(relation regclass, key text[], OUT condition text, OUT prologue text, OUT ordering text) RETURNS record
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -115,7 +116,7 @@ BEGIN
 	IF bound.columns <> key THEN
 		condition := pg_catalog.format('(%s) IS TRUE', condition);
 	END IF;
-	-- Not by name: a column may get another one.
+	-- In this order, not sorted by name, since a column may be renamed.
 	ordered := ARRAY(SELECT u.c FROM pg_catalog.unnest(bound.columns || key) WITH ORDINALITY AS u (c, n) GROUP BY u.c ORDER BY pg_catalog.min(u.n));
 	prologue := pg_catalog.format('SELECT NULL::pg_catalog.int8, coalesce($2, ''{}'') OPERATOR(pg_catalog.||) pg_catalog.jsonb_build_object(''ordering'', sweep._key_ordering(%L, %L), ''most'','
 		' (SELECT %s FROM (SELECT %s FROM %s%s ORDER BY %s LIMIT 1) AS k)), NULL::pg_catalog.jsonb WHERE ($2 OPERATOR(pg_catalog.->) ''most'') IS NULL', sweep._table_name(relation), ordered,
@@ -124,9 +125,9 @@ BEGIN
 	ordering := pg_catalog.format('SELECT sweep._check_ordering(%L, %L, $2, %L)', sweep._table_name(relation), ordered, 'Drop the job, and execute the statement for the rows that are left.');
 END
 $$;
-COMMENT ON FUNCTION sweep._run_bound(regclass, text[]) IS 'the condition that a row has no greater key than any had when the run began, the statement that puts that key into the cursor, and the one that looks whether keys have another order by now';
+COMMENT ON FUNCTION sweep._run_bound(regclass, text[]) IS 'the condition that the key of a row is at most the greatest key at the start of the run, the statement that puts that key into the cursor, and the one that checks whether the order of keys has changed';
 
--- Each batch would see another greatest row for id = (SELECT max(id) ...), until none is left.
+-- With a condition such as id = (SELECT max(id) ...), each batch would find another row, until none is left.
 CREATE FUNCTION sweep._check_deletion(role text, relation regclass, condition text, meaning jsonb) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -139,7 +140,7 @@ END
 $$;
 COMMENT ON FUNCTION sweep._check_deletion(text, regclass, text, jsonb) IS 'raises when batches of a deletion would choose other rows than the condition does now';
 
--- The owner of the job may have altered it since it was checked.
+-- The condition is checked again, because the owner of the job may have altered it.
 CREATE FUNCTION sweep._deletion_condition(args jsonb, role oid, OUT text text, OUT joins boolean) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -157,7 +158,7 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION sweep._deletion_condition(jsonb, oid) IS 'the condition of a deletion, which is in its args or in the statement there, and whether that has other tables';
+COMMENT ON FUNCTION sweep._deletion_condition(jsonb, oid) IS 'the condition of a deletion, from its args or from the statement in them, and whether it uses other tables';
 
 CREATE FUNCTION sweep._delete_statements(args jsonb, again boolean, role oid, part text, known_parts text[]) RETURNS SETOF sweep._statements
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -223,7 +224,7 @@ BEGIN
 	PERFORM sweep._check_deletion(role, relation, condition, sweep._job_meaning(role, settings)), sweep._check_referring(role, relation);
 END
 $$;
-COMMENT ON FUNCTION sweep._check_delete(text, regclass, text, jsonb) IS 'raises unless the role can delete the rows of the condition batch by batch';
+COMMENT ON FUNCTION sweep._check_delete(text, regclass, text, jsonb) IS 'raises unless the role can delete the rows of the condition in batches';
 
 CREATE FUNCTION sweep._note_whole(job sweep.job_definition, relation regclass, columns text[]) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -238,7 +239,7 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION sweep._note_whole(sweep.job_definition, regclass, text[]) IS 'a NOTICE when a job is to look at all rows of a table, and these are many batches';
+COMMENT ON FUNCTION sweep._note_whole(sweep.job_definition, regclass, text[]) IS 'raises a NOTICE when a job will read all rows of a table, in many batches';
 
 CREATE FUNCTION sweep._create_once(caller oid, job sweep.job_definition, relation regclass, run_id bigint, keep_job boolean) RETURNS bigint
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -251,14 +252,14 @@ BEGIN
 			DETAIL = 'The places of its rows change meanwhile.', HINT = 'Add a primary key, or leave parallel out.';
 	END IF;
 	job.estimate := CASE WHEN NOT serves THEN sweep._rows_estimate(relation) END;
-	-- A further run goes on where one has stopped at a limit.
+	-- If a run stops at a limit, the next one goes on there.
 	job.cursor := sweep._kept_by(job);
 	PERFORM sweep._create_job(caller, job, sweep._role_oid(job.run_as)::pg_catalog.regrole, false, false);
 	PERFORM sweep._note_whole(job, relation, ARRAY(SELECT pg_catalog.jsonb_array_elements_text(job.args -> 'key'))) WHERE NOT serves OR job.args -> 'key' = '["ctid"]';
 	RETURN sweep._start_once(job, run_id, keep_job);
 END
 $$;
-COMMENT ON FUNCTION sweep._create_once(oid, sweep.job_definition, regclass, bigint, boolean) IS 'creates a job that deletes or updates rows once, by the key in its args, and starts it; returns the run_id';
+COMMENT ON FUNCTION sweep._create_once(oid, sweep.job_definition, regclass, bigint, boolean) IS 'creates a job that deletes or updates rows once, in the order of the key in its args, and starts it; returns the run_id';
 
 CREATE FUNCTION sweep._delete(caller oid, job sweep.job_definition, target text, condition text, dry_run boolean, keep_job boolean, parallel int, run_as regrole, OUT run_id bigint, OUT tables jsonb)
 	RETURNS record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -307,4 +308,4 @@ CREATE FUNCTION sweep.delete(target text, condition text, dry_run boolean DEFAUL
 	parallel int DEFAULT 1, run_as regrole DEFAULT NULL, description text DEFAULT NULL, OUT run_id bigint, OUT tables jsonb)
 	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
 COMMENT ON FUNCTION sweep.delete IS
-	'deletes the rows that meet a condition, with all that hangs on them, by a job that is started when the transaction has committed; returns the run_id or, of a dry run, how many rows of which tables would go';
+	'deletes the rows that meet a condition, with the rows that refer to them, by a job that is started when the transaction has committed; returns the run_id or, for a dry run, how many rows of which tables would be deleted or changed';

@@ -1,9 +1,9 @@
 /*
  * delete_count.c
- *		The dry run of sweep.delete: rows that would go, or lose their reference, by table.
+ *		The dry run of sweep.delete: rows that would be deleted, or lose their reference, by table.
  *
- * Nothing is changed and nothing is locked. The rows of the condition are read as the role of the job, those that go with them as the
- * owners of their tables, see cascade.c.
+ * Nothing is changed and nothing is locked. The rows of the condition are read as the role of the job, the rows that are deleted or
+ * changed with them as the owners of their tables, see cascade.c.
  */
 #include "postgres.h"
 
@@ -16,7 +16,7 @@
 #include "job/job_statement.h"
 #include "makers/cascade.h"
 
-/* Rows of the condition whose children are counted together. */
+/* Number of rows of the condition whose children are counted together. */
 #define CHUNK 1000
 
 typedef struct Count
@@ -24,7 +24,7 @@ typedef struct Count
 	Oid			relation;
 	const char *roots;			/* the statement that finds them: tableoid, ctid and the key */
 	int64		found;
-	SweepCascade *cascade;		/* NULL = nothing goes with them */
+	SweepCascade *cascade;		/* NULL = no other rows are affected */
 } Count;
 
 static void count_rows(Count *count);
@@ -65,7 +65,7 @@ count_rows(Count *count)
 	sweep_sql_end_call();
 }
 
-/* Rows that go with others of the condition have been counted with these. */
+/* Leaves out rows of the condition that were counted before, as children of others. */
 static void
 count_chunk(Count *count, uint64 rows, HTAB *seen)
 {
@@ -82,7 +82,7 @@ count_chunk(Count *count, uint64 rows, HTAB *seen)
 	count->found += roots->count;
 	if (count->cascade != NULL && roots->count > 0)
 	{
-		/* The plans are looked at anew. */
+		/* Has the plans checked again. */
 		count->cascade->batch++;
 		sweep_cascade_tally(count->cascade, roots, seen);
 	}

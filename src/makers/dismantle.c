@@ -1,14 +1,14 @@
 /*
  * dismantle.c
- *		A row that cannot be deleted in one batch with all that goes with it.
+ *		Deletes a row in several batches, because too many rows would be deleted or changed with it.
  *
- * Called by ranges.c, batch after batch, until what is left of the row fits into one. The places of its children are read once, and
- * they are deleted in slices with all that goes with them; a child that does not fit either is dismantled first. The children of a
- * row are never searched for slice by slice: each search would walk over the index entries of all that has gone already.
+ * Called by ranges.c in each batch, until the row and the rest of its children fit into one. The places of the children are read once; then they
+ * are deleted in slices, each with all rows that are affected. A child that does not fit into a batch either is dismantled first. The children
+ * are not searched for each slice, because each search would read the index entries of all children that were deleted before.
  *
- * A place may be that of another row when its turn comes, so the statement asks the foreign key again. A child that has moved is found in
- * another round. A child that is dismantled itself is locked before anything below it goes, and again in each batch: when it is another row by
- * then, or refers to another one, the row of the target is begun anew.
+ * A place may have been reused when a child is to be deleted, so the statement checks the foreign key again. A child that has moved is found
+ * when the children are read again. A child that is dismantled itself is locked before rows below it are deleted, and again in each batch; if
+ * there is another row at its place by then, or it refers to another row, the row of the target is begun anew.
  */
 #include "postgres.h"
 
@@ -17,30 +17,30 @@
 
 #include "makers/dismantle.h"
 
-/* Places of children that are kept in memory; when they have gone, others are read. */
+/* Maximal number of places of children in memory; when these children are deleted, the next ones are read. */
 #define MAX_PLACES 1000000
-/* Places of children whose keys are kept with them. */
+/* The same if keys are kept with the places. */
 #define MAX_KEYED_PLACES 50000
-/* From that many children on they are read without being visited; what is left then is read once more. */
+/* From that many children on, only their index entries are read; when these children are deleted, the rest is read once more. */
 #define MIN_ROUGH_PLACES 500
 
-/* A row, one of whose keys is worked on. */
+/* A row whose children are being deleted, key by key. */
 typedef struct Frame
 {
-	struct Frame *above;		/* the row that it goes with; NULL = none */
+	struct Frame *above;		/* the row that it refers to; NULL = none */
 	MemoryContext context;
 	SweepCascadeRows *row;
-	int			key;			/* number among the keys of the cascade, of any table */
+	int			key;			/* the present key: index among all keys of the cascade */
 	SweepCascadeRows *children; /* by this key; NULL = not read yet */
-	bool		is_full;		/* there may be more */
-	bool		is_rough;		/* they are entries of an index: some may be no rows any more, and rows may have moved within their pages */
+	bool		is_full;		/* the list has the maximal length: there may be more children */
+	bool		is_rough;		/* they are index entries: some may be dead rows, and rows may have moved within their pages */
 	uint64		read_in;		/* the batch in which they were read */
-	bool		is_stale;		/* those of another key were all that there were in an earlier batch */
+	bool		is_stale;		/* more children may have come since another key was finished, in an earlier batch */
 	int			next;			/* the next child */
-	bool		is_rest;		/* it has been dismantled, and what is left of it is to go */
-	bool		is_bare;		/* nothing is left below it */
-	bool		is_stuck;		/* nothing below it could be deleted */
-	int64		touched;		/* rows below it that have gone with its children, and these */
+	bool		is_rest;		/* the next child has been dismantled, and the rest of it is to be deleted */
+	bool		is_bare;		/* nothing is left below that child */
+	bool		is_stuck;		/* nothing below that child could be deleted */
+	int64		touched;		/* number of rows below it that were touched, including its children */
 	bool		has_removed;	/* since the frame began */
 	bool		list_has_removed;	/* since the children were read */
 } Frame;
@@ -53,12 +53,12 @@ struct SweepDismantling
 	SweepCascadeRows *row;		/* the row of the target */
 };
 
-/* The rows that a batch may still touch. */
+/* The number of rows that a batch may still touch. */
 typedef struct Budget
 {
-	int64		size;			/* of the batch */
+	int64		size;			/* of the batch, at its start */
 	int64		left;
-	bool		is_kept;		/* other rows refer to something below the row since */
+	bool		is_kept;		/* rows below the row cannot be deleted, because others refer to them by now */
 } Budget;
 
 static void begin(SweepDismantling **kept, MemoryContext context, SweepCascade *cascade, const SweepCascadeRows *row);
@@ -155,7 +155,7 @@ begin(SweepDismantling **kept, MemoryContext context, SweepCascade *cascade, con
 	dismantling->row = dismantling->top->row;
 }
 
-/* Locks the rows that are dismantled below that of the target, from the top down; false when one of them does not go with it any more. */
+/* Locks the rows of the frames below that of the target, from the top down; false when one does not refer to the row above it any more. */
 static bool
 holds_all(const SweepDismantling *dismantling)
 {
@@ -201,8 +201,8 @@ holds(SweepCascade *cascade, const Frame *frame, const SweepCascadeRows *rows, i
 }
 
 /*
- * The rest of the row goes with the row above it, or by itself, unless that does not fit either. False when nothing of the target's row could be
- * deleted, so that it would come again and again.
+ * Ends the top frame: the rest of its row is deleted as a child of the frame above, or by the batch itself. False when nothing below the row of
+ * the target could be deleted: each further batch would try it again.
  */
 static bool
 pop(SweepDismantling *dismantling, bool *is_bare)
@@ -228,8 +228,8 @@ pop(SweepDismantling *dismantling, bool *is_bare)
 }
 
 /*
- * As many of the next children as fit with all that goes with them; false when not even the first one does. How many are tried is
- * learned from those before them, because each try that fails has counted nearly a batch of rows for nothing.
+ * Deletes as many of the next children as fit into the batch with all affected rows; false when not even the first one does. How
+ * many to try is estimated from the children before, because each failed attempt counts nearly a batch of rows in addition.
  */
 static bool
 remove_fitting(SweepDismantling *dismantling, Budget *budget)
@@ -264,8 +264,8 @@ remove_fitting(SweepDismantling *dismantling, Budget *budget)
 }
 
 /*
- * Whether a child is dismantled without being counted, because the one before it did not fit. Not where one table may be at several
- * levels of a tree, of which the lower ones fit.
+ * Whether a child is dismantled without being counted, because the one before it did not fit. Not for a table that is at several
+ * levels of a tree: its rows at lower levels may fit.
  */
 static bool
 is_large(const SweepDismantling *dismantling, const SweepCascadeKey *key, int64 size)
@@ -295,7 +295,7 @@ push(SweepDismantling *dismantling, const SweepCascadeRows *rows, int index)
 	MemoryContextSwitchTo(old);
 }
 
-/* Whether the next child of the row on top is one of the rows that it goes with; these are a circle then, and added to the set. */
+/* Whether the next child of the top row is one of the rows of the frames: then these rows are a circle, and are added to the set. */
 static bool
 note_circle(const SweepDismantling *dismantling, HTAB **circles, MemoryContext context)
 {
@@ -319,7 +319,7 @@ is_row(const Frame *frame, Oid table, ItemPointer place)
 	return frame->row->tables[0] == table && ItemPointerEquals(&frame->row->places[0], place);
 }
 
-/* Whether the row has children left; reads those of its next key when those of the last one have gone. */
+/* Whether the row has children left. When those of a key are deleted, reads those of the next key. */
 static bool
 find_children(SweepDismantling *dismantling)
 {
@@ -330,7 +330,7 @@ find_children(SweepDismantling *dismantling)
 	{
 		int			last = frame->key;
 
-		/* There may be more by the same key. */
+		/* Otherwise there may be more children by the same key. */
 		if (frame->children == NULL || (!frame->is_rough && (!frame->is_full || !frame->list_has_removed)))
 		{
 			frame->is_stale |= frame->children != NULL && (frame->is_full || frame->read_in != cascade->batch);
@@ -373,7 +373,7 @@ read_children(SweepCascade *cascade, Frame *frame, SweepCascadeKey *key, bool vi
 	sweep_cascade_leave(&door);
 }
 
-/* The same by an index; false when there is none, and for a few children, that are not worth two readings. */
+/* Reads the children from an index. False when there is none, or so few children that reading them twice does not pay. */
 static bool
 read_index(Frame *frame, SweepCascadeKey *key, int64 most)
 {
@@ -395,14 +395,14 @@ read_places(Frame *frame, int64 count)
 	for (int64 row = 0; row < count; row++)
 	{
 		sweep_sql_row(row);
-		/* A row that refers to itself goes with itself. */
+		/* A row that refers to itself is no child. */
 		if (!is_row(frame, sweep_sql_oid(1), &sweep_sql_tid(2)))
 			sweep_cascade_add_row(frame->children, frame->context);
 	}
 	frame->is_full = count >= (frame->children->columns == 0 ? MAX_PLACES : MAX_KEYED_PLACES);
 }
 
-/* How many of the rows from the first one on are in one partition; at most that many. */
+/* The number of rows from the first one on that are in the same partition, at most "most". */
 static int
 one_table(const SweepCascadeRows *rows, int first, int64 most)
 {
@@ -413,7 +413,7 @@ one_table(const SweepCascadeRows *rows, int first, int64 most)
 	return count;
 }
 
-/* The next children of the row on top, with all that goes with them: that many rows, 0 = the children alone. */
+/* Deletes the next "count" children of the top row. touched: the number of rows that are affected, themselves included; 0 = no others are. */
 static void
 remove_children(SweepDismantling *dismantling, int count, int64 touched, Budget *budget)
 {
@@ -442,8 +442,8 @@ remove_children(SweepDismantling *dismantling, int count, int64 touched, Budget 
 }
 
 /*
- * A row that a trigger has refer to the same row again is kept. Where it does so by default the run fails: PostgreSQL raises an error behind
- * a deletion in one statement, too.
+ * Does not count rows that a trigger made refer to the same row again. If a row does so by the default of its column the run fails, as
+ * PostgreSQL raises an error after a deletion in one statement.
  */
 static int64
 count_removed(const SweepCascadeKey *key, int64 count)

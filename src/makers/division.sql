@@ -1,14 +1,14 @@
 --
--- parallel => n: the table of a job is divided into ranges of its key, which several shares work on at a time.
+-- parallel => n: the table of a job is divided into ranges of its key, on which several shares work at the same time.
 --
--- The keys between two ranges come from a sample of the pages of the table, sorted: it needs neither statistics nor a key with which one
--- can calculate, and has the rows that the role sees and that meet the condition. They decide how even the ranges are, and nothing
--- else: the first range has no lower bound and the last one no upper bound, so that all ranges together are the table.
+-- The keys that separate the ranges come from a sorted sample of pages of the table. This needs neither statistics nor a numeric key,
+-- and the sample has only rows that the role sees and that meet the condition. The sample only decides how even the ranges are: the
+-- first range has no lower bound and the last one no upper bound, so that all ranges together cover the table.
 --
--- The query of the sample looks costly enough to be compiled, which takes longer than it does.
+-- jit is off because the query of the sample has a high estimated cost, and its compilation would take longer than its execution.
 CREATE FUNCTION sweep.range_count(b sweep.batch) RETURNS int
 	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET jit = off AS 'MODULE_PATHNAME', 'sweep_range_count';
-COMMENT ON FUNCTION sweep.range_count(sweep.batch) IS 'buckets_function of the jobs that are made with parallel: divides the table when a run begins';
+COMMENT ON FUNCTION sweep.range_count(sweep.batch) IS 'buckets_function of jobs with parallel: divides the table when a run begins';
 
 -- ------------------------------------------------------------------ the job
 CREATE FUNCTION sweep._divide(job sweep.job_definition, parallel int) RETURNS sweep.job_definition
@@ -30,7 +30,7 @@ BEGIN
 		RAISE EXCEPTION '% has no meaning with parallel => %', wrong, parallel USING ERRCODE = 'invalid_parameter_value',
 			DETAIL = 'It would end the work on one range, and not that on the table.', HINT = pg_catalog.format('Leave %s out, or parallel.', wrong);
 	END IF;
-	-- Some ranges per process, because they are not equally long, and the last bucket.
+	-- Several ranges per process, because they are not equally long, and one bucket for the final check.
 	job.buckets := 4 * parallel + 1;
 	job.buckets_function := 'sweep.range_count';
 	job.max_attempts := coalesce(job.max_attempts, 3);
@@ -38,7 +38,7 @@ BEGIN
 	RETURN job;
 END
 $$;
-COMMENT ON FUNCTION sweep._divide(sweep.job_definition, int) IS 'the settings of a job on which so many processes work; raises when they cannot';
+COMMENT ON FUNCTION sweep._divide(sweep.job_definition, int) IS 'the job with the settings for that many processes; raises when it cannot be divided';
 
 CREATE FUNCTION sweep._kept_by(job sweep.job_definition) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
@@ -48,7 +48,7 @@ BEGIN
 	RETURN CASE WHEN job.buckets IS NULL THEN 'drain' ELSE 'run' END;
 END
 $$;
-COMMENT ON FUNCTION sweep._kept_by(sweep.job_definition) IS 'how a job keeps its cursor that goes on where a run has stopped';
+COMMENT ON FUNCTION sweep._kept_by(sweep.job_definition) IS 'the setting cursor of a job whose next run goes on where a run has stopped';
 
 -- ------------------------------------------------------------------ the statements of a range
 CREATE FUNCTION sweep._in_range(relation regclass, range jsonb, again boolean) RETURNS text
@@ -59,7 +59,7 @@ DECLARE
 	edge pg_catalog.record;
 	bounds pg_catalog.text := '';
 BEGIN
-	-- The last bucket begins with the question whether anything is left.
+	-- The last bucket has no range: it only checks whether anything is left.
 	IF range ? 'final' THEN
 		RETURN CASE WHEN again THEN '' ELSE ' AND false' END;
 	END IF;
@@ -70,7 +70,7 @@ BEGIN
 	RETURN bounds;
 END
 $$;
-COMMENT ON FUNCTION sweep._in_range(regclass, jsonb, boolean) IS 'what is added to a condition: the row is of the range of a share; nothing where there is none';
+COMMENT ON FUNCTION sweep._in_range(regclass, jsonb, boolean) IS 'text to add to a condition: the row is in the range of a share; empty without a range';
 
 CREATE FUNCTION sweep._looks_at_rest(args jsonb) RETURNS boolean
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
@@ -79,11 +79,11 @@ BEGIN
 	RETURN NOT args ? 'range' OR args -> 'range' ? 'final';
 END
 $$;
-COMMENT ON FUNCTION sweep._looks_at_rest(jsonb) IS 'whether a run asks at its end what is left in the table as a whole';
+COMMENT ON FUNCTION sweep._looks_at_rest(jsonb) IS 'whether a run checks at its end what is left in the whole table';
 
 -- ------------------------------------------------------------------ division
--- A second sample is of ten times as many pages, if the first one has found few rows. There are fewer ranges than there may be,
--- down to one per process, where these would be less than a hundred batches each, and fewer than processes where they would be less than a batch.
+-- If the first sample finds few rows, a second one reads ten times as many pages. The number of ranges is reduced to one per process if they
+-- would have less than a hundred batches each, and further if they would have less than one batch.
 CREATE FUNCTION sweep._separators(relation regclass, columns text[], filter text, ranges int, batch_size int, prologue text) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -105,7 +105,7 @@ BEGIN
 			CASE WHEN percent < 100 THEN few * ranges ELSE 0 END)
 		|| 'sweep_found AS MATERIALIZED (SELECT * FROM sweep_many UNION ALL SELECT * FROM sweep_few WHERE NOT EXISTS (SELECT FROM sweep_many)), '
 			'sweep_size AS MATERIALIZED (SELECT pg_catalog.count(*) AS rows FROM sweep_found), '
-		-- Rows of many pages make ranges even, many rows of a page do not.
+		-- For even ranges, the rows should come from many pages, rather than many rows from few pages.
 		|| pg_catalog.format('sweep_rows AS (SELECT * FROM sweep_found WHERE pg_catalog.random() OPERATOR(pg_catalog.*) %s OPERATOR(pg_catalog.<=) %s), ', found, 1000 * ranges)
 		|| pg_catalog.format('sweep_placed AS (SELECT k.*, least(%1$s, greatest(1, least(k.batches, greatest(%1$s OPERATOR(pg_catalog./) 4, k.batches OPERATOR(pg_catalog./) 100)))) AS ranges'
 			' FROM (SELECT k.*, %4$s OPERATOR(pg_catalog.*) k.weight OPERATOR(pg_catalog./) %2$s AS batches'
@@ -117,7 +117,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sweep._separators(regclass, text[], text, int, int, text) IS
-	'a query: the keys between the ranges of a table, and the cursor that each of these begins with, which a prologue makes';
+	'a query: the keys that separate the ranges of a table, and the cursor with which each range begins, which a prologue makes';
 
 CREATE FUNCTION sweep._division(job text, args jsonb, role oid, OUT columns text[], OUT query text) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -148,4 +148,4 @@ BEGIN
 	query := sweep._separators(relation, columns, pg_catalog.format(E'(%s\n)', filter), j.buckets - 1, j.batch_size, prologue);
 END
 $$;
-COMMENT ON FUNCTION sweep._division(text, jsonb, oid) IS 'by which columns the table of a job is divided, and the query of the keys between its ranges';
+COMMENT ON FUNCTION sweep._division(text, jsonb, oid) IS 'the columns by which the table of a job is divided, and the query of the keys that separate its ranges';

@@ -1,15 +1,15 @@
 --
--- A default partition that has more rows than can be moved in one transaction: it is emptied by a copy.
+-- Empties a default partition that has more rows than can be moved in one transaction, by means of a copy.
 --
--- The copy is a table with the same partition key, whose partitions are those that the table lacks. Batches fill it in the order of an index, and
--- the trigger of a copy with changes writes down what changes meanwhile. In one transaction, which has the table to itself, the last
--- changes are copied, the default partition is truncated, and the partitions of the copy are attached. PostgreSQL scans none of them: each has
--- a check that says which rows it has. The default partition stays the table that it was, with whatever refers to it.
+-- The copy is a table with the same partition key, whose partitions are those that are missing in the table. Batches fill it in the order of an
+-- index, and the trigger of a copy with changes records changes made meanwhile. In one transaction with an exclusive lock on the table, the last
+-- changes are copied, the default partition is truncated, and the partitions of the copy are attached. PostgreSQL does not scan them: each has a
+-- CHECK constraint with its bounds. The default partition stays the same table, with all objects that refer to it.
 --
--- A transaction with an older snapshot than the copied rows would find them in neither. The exchange therefore waits for the end of
--- all that were in progress when the last row was copied.
+-- A transaction whose snapshot is older than the copied rows would find them in neither table. The exchange therefore waits for the
+-- end of all transactions that were in progress when the last row was copied.
 --
--- The cursor is kept from run to run. Where it is lost, what was made before is dropped, and everything begins again.
+-- The cursor is kept from run to run. If it is lost, the tables made before are dropped, and everything begins again.
 --
 CREATE FUNCTION sweep._is_emptying(copy text) RETURNS boolean
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -18,7 +18,7 @@ BEGIN
 	RETURN pg_catalog.obj_description(pg_catalog.to_regclass(copy), 'pg_class') IS NOT DISTINCT FROM 'rows of a default partition, for a job of sweep.create_partitions' AND pg_catalog.to_regclass(copy) IS NOT NULL;
 END
 $$;
-COMMENT ON FUNCTION sweep._is_emptying(text) IS 'whether there is a table to which a default partition is emptied, with the comment by which a user''s is told from ours';
+COMMENT ON FUNCTION sweep._is_emptying(text) IS 'whether the table exists and has the comment of a copy for emptying a default partition, by which it is told from a table of a user';
 
 CREATE FUNCTION sweep._emptying_names(rest regclass, OUT copy text, OUT changes text, OUT is_there boolean) RETURNS record
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -29,9 +29,9 @@ BEGIN
 	is_there := sweep._is_emptying(copy);
 END
 $$;
-COMMENT ON FUNCTION sweep._emptying_names(regclass) IS 'the tables by which a default partition is emptied, and whether the first one is there';
+COMMENT ON FUNCTION sweep._emptying_names(regclass) IS 'the names of the tables for emptying a default partition, and whether the copy exists';
 
--- The trigger is where it was made, also when the table is no default partition any more, or has another name.
+-- The trigger is dropped wherever it is: the table may have been renamed, or may not be the default partition any more.
 CREATE FUNCTION sweep._drop_emptying(copy text, changes text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET lock_timeout = '200ms'
 AS $$
@@ -51,10 +51,11 @@ BEGIN
 	EXECUTE pg_catalog.format('DROP TABLE %s', copy);
 END
 $$;
-COMMENT ON FUNCTION sweep._drop_emptying(text, text) IS 'drops all that was made to empty a default partition, if anything was';
+COMMENT ON FUNCTION sweep._drop_emptying(text, text) IS 'drops the tables and triggers that were made to empty a default partition, if there are any';
 
 -- ------------------------------------------------------------------ whether it can be done
--- A row is known by the key: a change copies all rows of its key anew. Without a unique index many may share a day.
+-- A row is identified by the key: for a change all rows with its key are copied again. Without a unique index, too many rows may
+-- share a date.
 CREATE FUNCTION sweep._emptying_key(parent regclass, name text, type text, OUT columns text[], OUT nulls text[]) RETURNS record
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -68,7 +69,7 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION sweep._emptying_key(regclass, text, text) IS 'the columns by which the rows of a default partition are copied; raises when no index has them';
+COMMENT ON FUNCTION sweep._emptying_key(regclass, text, text) IS 'the columns in whose order the rows of a default partition are copied; raises when there is no such index';
 
 CREATE FUNCTION sweep._check_emptying(parent regclass, rest regclass) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -88,7 +89,7 @@ BEGIN
 	ELSIF (SELECT c.relkind <> 'r' OR c.relhasrules OR c.relpersistence <> 'p' FROM pg_catalog.pg_class c WHERE c.oid = rest) THEN
 		reason := 'It is a partitioned, foreign or unlogged table, or has rules.';
 		hint := 'Move or delete its rows.';
-	-- They are checked while the table is locked.
+	-- PostgreSQL checks foreign keys while the table is locked.
 	ELSIF pg_catalog.pg_relation_size(rest) > 256 * 1024 * 1024 AND EXISTS (SELECT FROM pg_catalog.pg_constraint c WHERE c.conrelid = parent AND c.contype = 'f') THEN
 		reason := 'It has more than 256 MB, and foreign keys, which PostgreSQL would check while all others wait.';
 		hint := 'Move or delete its rows, or drop the foreign keys of the table.';
@@ -98,7 +99,7 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION sweep._check_emptying(regclass, regclass) IS 'raises unless the rows of a default partition can be copied to partitions that take their place';
+COMMENT ON FUNCTION sweep._check_emptying(regclass, regclass) IS 'raises unless the rows of a default partition can be copied to new partitions';
 
 -- ------------------------------------------------------------------ the ranges
 CREATE FUNCTION sweep._key_of_default(rest regclass, key text, type text, function text, lower text, upper text) RETURNS text
@@ -112,9 +113,9 @@ BEGIN
 	RETURN found;
 END
 $$;
-COMMENT ON FUNCTION sweep._key_of_default(regclass, text, text, text, text, text) IS 'the smallest or greatest key that the default partition has in a range, but for an infinite one';
+COMMENT ON FUNCTION sweep._key_of_default(regclass, text, text, text, text, text) IS 'the smallest or greatest finite key that the default partition has in a range';
 
--- From partition to partition, when there would be too many otherwise: to attach them takes a while for each, and others wait.
+-- One range for each gap between partitions, if single ranges would be too many: each ATTACH takes some time, during which others wait.
 CREATE FUNCTION sweep._gap_at(parent regclass, rest regclass, key text, type text, args jsonb, value text) RETURNS sweep._partition_range
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET timezone = 'UTC' SET datestyle = 'ISO, MDY'
 AS $$
@@ -152,7 +153,7 @@ BEGIN
 		IF range.place IS NOT NULL AND range.overlapping IS NULL AND range.upper IS NOT NULL THEN
 			RETURN NEXT range;
 		ELSE
-			-- A part of the range has a partition already.
+			-- Another partition has a part of this range.
 			range.upper := (sweep._grid_bound(type, args, place + 1)).bound;
 			EXECUTE pg_catalog.format(counted, sweep._table_name(rest), key, size + 1, pg_catalog.format('r.%1$I OPERATOR(pg_catalog.>=) %2$L::%4$s AND (%3$L IS NULL OR r.%1$I OPERATOR(pg_catalog.<) %3$L::%4$s)', key, value, range.upper, type)) INTO many;
 			stays := stays + many;
@@ -167,7 +168,7 @@ END
 $$;
 COMMENT ON FUNCTION sweep._ranges_to_fill(regclass, regclass, text, text, jsonb, int, boolean) IS 'the ranges of which the default partition has rows, or those between two partitions; raises when too many rows are in none';
 
--- Rows of the present and of what comes next may come while the others are copied.
+-- Includes ranges of the present and the near future, since such rows may be inserted while the others are copied.
 CREATE FUNCTION sweep._all_to_fill(parent regclass, rest regclass, key text, type text, args jsonb, size int, present bigint) RETURNS SETOF sweep._partition_range
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -189,7 +190,7 @@ BEGIN
 	RETURN QUERY SELECT * FROM pg_catalog.unnest(ranges);
 END
 $$;
-COMMENT ON FUNCTION sweep._all_to_fill(regclass, regclass, text, text, jsonb, int, bigint) IS 'the ranges for which partitions are made to empty the default partition, those of the present and of what comes next among them';
+COMMENT ON FUNCTION sweep._all_to_fill(regclass, regclass, text, text, jsonb, int, bigint) IS 'the ranges for which partitions are created to empty the default partition, including those of the present and the near future';
 
 -- ------------------------------------------------------------------ the copy
 CREATE FUNCTION sweep._begin_emptying(parent regclass, rest regclass, key text, type text, args jsonb, size int, present bigint) RETURNS void
@@ -217,7 +218,7 @@ BEGIN
 		PERFORM sweep._check_range(parent, range);
 		name := sweep._partition_name(parent, range.suffix);
 		PERFORM sweep._create_like(parent, model, name);
-		-- Privileges that policies restrict come with these.
+		-- If there are policies, privileges are granted later, together with these.
 		PERFORM sweep._equip_like(parent, name::pg_catalog.regclass, CASE WHEN has_policies THEN '{owner,comment,replica identity}' ELSE '{owner,privilege,comment,replica identity}' END::pg_catalog.text[]);
 		EXECUTE pg_catalog.format('ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM (%L) TO (%L)', names.copy, name, range.lower, range.upper);
 		EXECUTE pg_catalog.format('ALTER TABLE %s ADD CONSTRAINT sweep_range CHECK (%s)', name, pg_catalog.concat_ws(' AND ', pg_catalog.pg_get_partition_constraintdef(name::pg_catalog.regclass), above));
@@ -238,10 +239,10 @@ DECLARE
 	remove pg_catalog.text;
 	insert pg_catalog.text;
 BEGIN
-	-- Where keys are not unique there is a second column.
+	-- If keys are not unique, the statement has a second column.
 	EXECUTE pg_catalog.format('SELECT k.edge FROM (%s) AS k (edge)', (sweep._edge_statements(rest, NULL, key, nulls, pg_catalog.format('%I.%I IS NOT NULL', alias, key[1]), NOT state ? 'after')).edge) INTO edge USING size, state;
 	range := pg_catalog.concat_ws(' AND ', pg_catalog.format('%I.%I IS NOT NULL', alias, key[1]), CASE WHEN state ? 'after' THEN sweep._key_compare(rest, key, '>', '$1') END, CASE WHEN edge IS NOT NULL THEN sweep._key_compare(rest, key, '<=', '$2') END);
-	-- Rows of keys that were changed may be there already.
+	-- Rows may be there already, copied by recorded keys.
 	remove := pg_catalog.format('DELETE FROM %s AS %I WHERE %s', texts ->> 'target', alias, range);
 	insert := pg_catalog.format('INSERT INTO %s (%s) OVERRIDING SYSTEM VALUE SELECT %s FROM %s WHERE %s', texts ->> 'target', sweep._column_list(columns), sweep._qualified_list(alias, columns), sweep._source(rest, NULL), range);
 	PERFORM pg_catalog.set_config('search_path', path, true);
@@ -250,9 +251,9 @@ BEGIN
 	GET DIAGNOSTICS rows = ROW_COUNT;
 END
 $$;
-COMMENT ON FUNCTION sweep._fill_next(regclass, jsonb, jsonb, int, text) IS 'copies the next rows of a default partition; the edge is the last key, NULL: these were the last rows';
+COMMENT ON FUNCTION sweep._fill_next(regclass, jsonb, jsonb, int, text) IS 'copies the next rows of a default partition; edge: the last key; NULL: these were the last rows';
 
--- The role of the job does not see the snapshots of other roles, but the locks of all of them.
+-- Reads locks, because the role of the job does not see snapshots of other roles' transactions, but the locks of all.
 CREATE FUNCTION sweep._transactions() RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -283,7 +284,7 @@ BEGIN
 		RAISE EXCEPTION 'more than % rows were changed while % was being locked', size, rest USING ERRCODE = 'lock_not_available';
 	END IF;
 	PERFORM sweep._apply_changes(texts, NULL, path), sweep._check_emptying(parent, rest);
-	-- Once more: it may have been changed before it was locked.
+	-- Checks again, because the table may have been changed before it was locked.
 	IF (SELECT pg_catalog.count(*) FROM pg_catalog.pg_trigger t WHERE t.tgrelid = rest AND t.tgenabled = 'A' AND t.tgfoid = (names.changes || '()')::pg_catalog.regprocedure) < 2
 			OR texts ->> 'shape' <> sweep._copy_shape(pg_catalog.jsonb_build_object('changes', names.changes), rest, names.copy::pg_catalog.regclass) THEN
 		RETURN NULL;
@@ -322,7 +323,7 @@ BEGIN
 	RETURN made;
 END
 $$;
-COMMENT ON FUNCTION sweep._exchange_emptied(regclass, regclass, jsonb, int, text) IS 'puts the partitions of the copy into the place of the rows of the default partition; returns their names; NULL: it is to be begun again';
+COMMENT ON FUNCTION sweep._exchange_emptied(regclass, regclass, jsonb, int, text) IS 'replaces the rows of the default partition by the partitions of the copy; returns their names; NULL: the copy must be begun again';
 
 CREATE FUNCTION sweep._emptying_texts(parent regclass, rest regclass) RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -360,7 +361,7 @@ BEGIN
 	SELECT n.copy, n.changes, n.is_there INTO names FROM sweep._emptying_names(coalesce(rest, parent)) AS n;
 	PERFORM sweep._await_turn(state);
 	BEGIN
-		-- It was detached, or renamed.
+		-- The default partition was detached or renamed.
 		IF rest IS NULL OR NOT names.is_there OR names.copy <> at ->> 'copy' THEN
 			PERFORM sweep._drop_emptying(at ->> 'copy', at ->> 'changes');
 			RETURN ROW(1, again, '{"restarted": 1}')::sweep.progress;
@@ -408,7 +409,7 @@ BEGIN
 	EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
 		RETURN ROW(1, sweep._note_try(state, parent::pg_catalog.text, ARRAY[sweep._table_name(parent), sweep._table_name(rest)]), '{"lock_timeouts": 1}')::sweep.progress;
 	END;
-	-- The next run goes on with a copy that waits for long transactions, which are named in the detail.
+	-- If the copy waits for long transactions, which the detail names, the next run goes on with it.
 	RETURN ROW(done, again || pg_catalog.jsonb_build_object('emptying', at - 'waited')
 		|| CASE WHEN (at ->> 'waited')::int >= 60 THEN '{"later": true}' ELSE pg_catalog.jsonb_build_object('emptying', at) END, detail)::sweep.progress;
 END

@@ -1,9 +1,9 @@
 /*
  * expression_index.c
- *		The index that begins with an expression of a user.
+ *		Finds the index that begins with an expression of a user.
  *
- * Called by SQL when a retention goes by an expression, for its job and at the start of each run. Two texts mean the same when PostgreSQL makes
- * the same expression of them, as its planner does when it looks for an index. The name of a column is one, too, in quotes for example.
+ * Called by SQL when the age of a retention is an expression, when its job is created and at the start of each run. Two texts are taken for the
+ * same if PostgreSQL simplifies them to the same expression, as its planner does to find an index. The name of a column in quotes is an expression, too.
  */
 #include "postgres.h"
 
@@ -42,7 +42,7 @@ sweep_expression_index(PG_FUNCTION_ARGS)
 	if (!sweep_job_statement_parse(source, &raw))
 		PG_RETURN_NULL();
 	query = sweep_job_statement_analyse(PG_GETARG_OID(0), source, PG_GETARG_JSONB_P(3), raw, false);
-	/* As the role: to simplify the expression is to call what is IMMUTABLE in it. */
+	/* As the role of the job: simplifying the expression calls IMMUTABLE functions in it. */
 	sweep_job_statement_enter(&door, PG_GETARG_OID(0), PG_GETARG_JSONB_P(3));
 	expression = eval_const_expressions(NULL, (Node *) linitial_node(TargetEntry, query->targetList)->expr);
 	fix_opfuncids(expression);

@@ -2,10 +2,10 @@
  * fragment.c
  *		Checks that a text of a user is a whole part of a statement: a condition, or assignments.
  *
- * Called by the makers, and each time the statements of their jobs are made. A text between two parentheses is not always
- * what it seems: "a) OR (b" or "a; DROP TABLE b". The text is therefore parsed alone. A text that is a whole expression alone
- * is one between parentheses, too, if the closing one is on a line of its own.
- * Only the parser reads the text: no name is looked up, and no code of a user is executed.
+ * Called by the makers, and each time the statements of their jobs are generated. Parentheses around a text do not make it one
+ * expression: "a) OR (b" or "a; DROP TABLE b". The text is therefore parsed alone. If it is a whole expression alone, it is also
+ * one between parentheses, provided that the closing one is on a line of its own (after a comment). Only the parser reads the
+ * text: no name is looked up, and no code of a user is executed.
  */
 #include "postgres.h"
 
@@ -63,7 +63,7 @@ sweep_fragment_set_columns(PG_FUNCTION_ARGS)
 	PG_RETURN_ARRAYTYPE_P(strlist_to_textarray(columns));
 }
 
-/* The parser reads an expression of PL/pgSQL as a SELECT without that word. */
+/* The parser reads a PL/pgSQL expression as a SELECT without the word SELECT. */
 static bool
 is_expression(const SelectStmt *statement)
 {

@@ -1,8 +1,8 @@
 /*
  * key_cost.c
- *		The cost, by the planner's estimate, of reading the rows of a condition in the order of an index.
+ *		The planner's estimate of the cost of reading the rows of a condition in the order of an index.
  *
- * Called by SQL when a job is made, to choose the index that it goes by.
+ * Called by SQL when a job is created, to choose the index for its batches.
  */
 #include "postgres.h"
 
@@ -57,7 +57,7 @@ sweep_key_cost(PG_FUNCTION_ARGS)
 	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls));
 }
 
-/* NULL when no index can have all rows. The session may have forbidden some plans. The door undoes the settings. */
+/* Allows only index scans; NULL when no index has all rows. A plan that has to sort does not use the order of the index. The door undoes the settings. */
 static const PlannedStmt *
 make_plan(const char *source)
 {
@@ -84,7 +84,7 @@ parts_of(const Plan *plan)
 	return IsA(plan, MergeAppend) ? ((const MergeAppend *) plan)->mergeplans : IsA(plan, Append) ? ((const Append *) plan)->appendplans : NIL;
 }
 
-/* The cost does not tell it: that of a large table is beyond any bound. */
+/* Read from the plan, because the cost does not show it: that of a large table may be as high as the penalty for a disabled node. */
 static bool
 sorts(const Plan *plan)
 {
@@ -100,7 +100,7 @@ sorts(const Plan *plan)
 	return plan->lefttree != NULL && sorts(plan->lefttree);
 }
 
-/* Whether a plan that reads indexes, of partitions or of one table, looks at rows beside those that it returns. */
+/* Whether a plan of index scans, on partitions or on one table, reads more rows than it returns. */
 static bool
 filters(const Plan *plan)
 {
@@ -117,7 +117,7 @@ filters(const Plan *plan)
 	return false;
 }
 
-/* Whether no row that meets the condition has a null in a column of the order: such a row is in no range. */
+/* Whether all rows that meet the condition have no null in a column of the order; a row with a null is in no range. */
 static bool
 has_keys(const Query *query)
 {

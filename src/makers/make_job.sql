@@ -1,7 +1,7 @@
 --
 -- Common parts of the functions that make jobs: the name, the settings and the role of the job, and its start.
 --
--- pg_partition_tree has no row for an ordinary table. A table that was never analysed has -1 rows there: nothing is known of it.
+-- pg_partition_tree has no row for an ordinary table. reltuples is -1 for a table that was never analysed: its size is not known.
 CREATE FUNCTION sweep._rows_estimate(relation regclass) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -12,7 +12,7 @@ BEGIN
 		' WHERE c.relkind OPERATOR(pg_catalog.=) ''r'' AND c.reltuples OPERATOR(pg_catalog.>=) 0', sweep._table_name(relation));
 END
 $$;
-COMMENT ON FUNCTION sweep._rows_estimate(regclass) IS 'an estimate of a job: the rows that the statistics of a table say it has, with those of its partitions';
+COMMENT ON FUNCTION sweep._rows_estimate(regclass) IS 'the estimate for a job: a query of the number of rows of a table and its partitions, by their statistics';
 
 CREATE FUNCTION sweep._fitting_name(stem text, suffix text) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
@@ -24,7 +24,7 @@ BEGIN
 	RETURN stem || suffix;
 END
 $$;
-COMMENT ON FUNCTION sweep._fitting_name(text, text) IS 'a name, its stem cut where it would be longer than a name can be';
+COMMENT ON FUNCTION sweep._fitting_name(text, text) IS 'stem and suffix as a name; the stem is truncated if the name would be too long';
 
 CREATE FUNCTION sweep._maker_name(word text, relation regclass, suffix text) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
@@ -50,12 +50,12 @@ BEGIN
 	IF job.schedule IS NULL THEN
 		job.timezone := NULL;
 	END IF;
-	-- Whatever else a job may have is as sweep.create_job has it.
+	-- All other settings have the defaults of sweep.create_job.
 	RETURN pg_catalog.jsonb_populate_record(NULL::sweep.job_definition, sweep._job_defaults() || (SELECT pg_catalog.jsonb_object_agg(e.key, e.value)
 		FROM pg_catalog.jsonb_each(pg_catalog.to_jsonb(job)) AS e WHERE e.value <> 'null'));
 END
 $$;
-COMMENT ON FUNCTION sweep._begin_maker(oid, sweep.job_definition, text, regclass, regrole) IS 'completes the settings of a job that is being made, and raises unless the caller may make it for that role';
+COMMENT ON FUNCTION sweep._begin_maker(oid, sweep.job_definition, text, regclass, regrole) IS 'completes the settings of a job that is being created, and raises unless the caller may create it for that role';
 
 CREATE FUNCTION sweep._can_start(name text) RETURNS boolean
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -68,7 +68,7 @@ BEGIN
 	RETURN true;
 END
 $$;
-COMMENT ON FUNCTION sweep._can_start(text) IS 'whether a job that was made can be started here; a NOTICE if not';
+COMMENT ON FUNCTION sweep._can_start(text) IS 'whether a new job can be started here; raises a NOTICE if not';
 
 CREATE FUNCTION sweep._start_maker(job sweep.job_definition, paused boolean) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -77,9 +77,9 @@ BEGIN
 	PERFORM sweep.start(job.name) WHERE job.schedule IS NULL AND NOT paused AND sweep._can_start(job.name);
 END
 $$;
-COMMENT ON FUNCTION sweep._start_maker(sweep.job_definition, boolean) IS 'starts a job that is to be done once, unless it is paused or left to a schedule';
+COMMENT ON FUNCTION sweep._start_maker(sweep.job_definition, boolean) IS 'starts a job that runs once, unless it is paused or has a schedule';
 
--- The run has the number that the name of the job may have in it.
+-- The run_id is given, because the name of the job may contain it.
 CREATE FUNCTION sweep._start_once(job sweep.job_definition, run_id bigint, keep_job boolean) RETURNS bigint
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -93,7 +93,7 @@ BEGIN
 	RETURN run_id;
 END
 $$;
-COMMENT ON FUNCTION sweep._start_once(sweep.job_definition, bigint, boolean) IS 'starts a job that was made for this one run; returns the run_id, NULL where it cannot be started';
+COMMENT ON FUNCTION sweep._start_once(sweep.job_definition, bigint, boolean) IS 'starts a job that was created for one run; returns the run_id; NULL: it cannot be started here';
 
 CREATE FUNCTION sweep._owns(role oid, owner oid) RETURNS boolean
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
@@ -102,4 +102,4 @@ BEGIN
 	RETURN (SELECT pg_catalog.pg_has_role(role, owner, 'USAGE') AND (o.rolsuper OR NOT r.rolsuper) FROM pg_catalog.pg_roles r, pg_catalog.pg_roles o WHERE r.oid = role AND o.oid = owner);
 END
 $$;
-COMMENT ON FUNCTION sweep._owns(oid, oid) IS 'whether a role acts for an owner, of whose objects it may execute code: a superuser may not';
+COMMENT ON FUNCTION sweep._owns(oid, oid) IS 'whether a role acts for an owner and may execute code of its objects: a superuser may only for another superuser';

@@ -1,10 +1,10 @@
 --
--- One partition: made as a table of its own, then attached, with the rows that the default partition has for it.
+-- Creates a partition: as a table first, which is then attached, together with the rows that the default partition has for it.
 --
--- ATTACH alone lets others insert meanwhile, and ends those whose rows the default partition must not take any more with an error. Therefore
--- inserts wait, by a lock of the table without its partitions. Rows are moved in the same transaction, and readers are kept
--- waiting then, too: one that has the list of partitions already, and waits for the default one, would find the rows in neither. Everything
--- is executed as the role of the job, which acts for the owners.
+-- ATTACH alone allows inserts meanwhile; those of rows that the default partition must not have any more fail. Therefore the table is
+-- locked, without its partitions, so that inserts wait. Rows are moved in the same transaction, and then readers wait, too: one that has
+-- read the list of partitions already, and waits for the default partition, would find the rows in neither. Everything is executed as the
+-- role of the job, which has the rights of the owners.
 --
 CREATE FUNCTION sweep._partition_name(relation regclass, suffix text) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
@@ -16,7 +16,8 @@ $$;
 COMMENT ON FUNCTION sweep._partition_name(regclass, text) IS 'the name of a partition, with its schema, quoted';
 
 -- ------------------------------------------------------------------ the table
--- A partitioned table has no storage parameters: they are those of the newest partition. Its tablespace and access method are for partitions.
+-- A partitioned table has no storage parameters, so those of the newest partition are used. Its tablespace and access method are the defaults
+-- for partitions.
 CREATE FUNCTION sweep._create_like(parent regclass, model regclass, name text) RETURNS regclass
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -38,9 +39,9 @@ BEGIN
 	RETURN made;
 END
 $$;
-COMMENT ON FUNCTION sweep._create_like(regclass, regclass, text) IS 'makes a table of the definition of a partitioned one, with the storage parameters of the model';
+COMMENT ON FUNCTION sweep._create_like(regclass, regclass, text) IS 'creates a table with the definition of a partitioned table and the storage parameters of the model';
 
--- Indexes, checks, defaults and the comments on them are there already; triggers and foreign keys come with ATTACH.
+-- Indexes, checks, defaults and their comments were copied before; ATTACH adds triggers and foreign keys.
 CREATE FUNCTION sweep._equip_like(source regclass, made regclass, kinds text[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -53,10 +54,10 @@ BEGIN
 	END LOOP;
 END
 $$;
-COMMENT ON FUNCTION sweep._equip_like(regclass, regclass, text[]) IS 'gives a table what its source has of these kinds: owner, privilege, comment, replica identity, policy';
+COMMENT ON FUNCTION sweep._equip_like(regclass, regclass, text[]) IS 'copies properties of these kinds from a table to another: owner, privilege, comment, replica identity, policy';
 
--- A role that has privileges on the table has them on the partition, too, and the policies of the table hold there as well. A replica
--- identity by an index needs the index that was attached.
+-- Roles get the same privileges on the partition as on the table, and the table's policies are copied. A replica identity by an index
+-- needs the attached index.
 CREATE FUNCTION sweep._finish_partition(parent regclass, made regclass) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -74,7 +75,7 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION sweep._finish_partition(regclass, regclass) IS 'gives a partition what it can have only when it is one, or when its rows are there';
+COMMENT ON FUNCTION sweep._finish_partition(regclass, regclass) IS 'gives a partition the properties that it can only get after ATTACH, or when its rows are there';
 
 -- ------------------------------------------------------------------ rows of the default partition
 CREATE FUNCTION sweep._default_part(relation regclass) RETURNS regclass
@@ -103,15 +104,15 @@ CREATE FUNCTION sweep._lock_default(parent regclass, rest regclass, mode text) R
 AS $$
 BEGIN
 	PERFORM sweep._lock_table(parent, false, mode), sweep._lock_table(rest, true, 'ACCESS EXCLUSIVE');
-	-- It may have been detached before it was locked: its rows stay there.
+	-- The partition may have been detached before it was locked; then its rows stay there.
 	IF sweep._default_part(parent) IS DISTINCT FROM rest THEN
 		RAISE EXCEPTION '% has another default partition since', parent USING ERRCODE = 'lock_not_available';
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION sweep._lock_default(regclass, regclass, text) IS 'locks a table in that mode, and its default partition with all that this has; raises lock_not_available when that is another one';
+COMMENT ON FUNCTION sweep._lock_default(regclass, regclass, text) IS 'locks a table in that mode, and its default partition with the partitions of that; raises lock_not_available when another table is the default partition by now';
 
--- A row that is moved is neither deleted nor inserted: triggers of users see nothing of it.
+-- Moving a row is not a deletion and an insertion for users, so their triggers are disabled.
 CREATE FUNCTION sweep._switch_triggers(triggers jsonb, is_on boolean) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -134,10 +135,10 @@ BEGIN
 		FROM pg_catalog.pg_trigger t WHERE t.tgrelid = relation AND NOT t.tgisinternal AND t.tgenabled IN ('O', 'A'));
 END
 $$;
-COMMENT ON FUNCTION sweep._firing_triggers(regclass) IS 'the triggers of users on a table that are executed';
+COMMENT ON FUNCTION sweep._firing_triggers(regclass) IS 'the enabled user triggers of a table';
 
--- The rows are inserted when the partition is one: it is published as the others are, and subscribers see what they would see of an update that
--- moves a row. Meanwhile they are kept here; an argument that is NULL brings their type along.
+-- The rows are inserted after ATTACH: then the partition is published like the others, and subscribers see the same as for an UPDATE that moves
+-- a row. Until then the rows are in an array; its type comes from the first argument, which is NULL.
 CREATE FUNCTION sweep._attach_with_rows(type_of_rows anyarray, parent regclass, rest regclass, made regclass, bounds text, in_range text, size int, path text) RETURNS bigint
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -163,14 +164,14 @@ BEGIN
 		RAISE EXCEPTION '% of % rows could be deleted from %', removed, pg_catalog.cardinality(taken), rest USING ERRCODE = 'triggered_data_change_violation', HINT = 'Look for a rule or policy of the table.';
 	END IF;
 	EXECUTE bounds;
-	-- The partition has triggers of its own now.
+	-- ATTACH has added triggers to the partition.
 	triggers := triggers || sweep._firing_triggers(made);
 	PERFORM sweep._switch_triggers(sweep._firing_triggers(made), false);
-	-- Checks, generated columns and indexes see the path of the run.
+	-- Checks, generated columns and index expressions are executed with the search_path of the run.
 	PERFORM pg_catalog.set_config('search_path', path, true);
 	EXECUTE pg_catalog.format('INSERT INTO %1$s (%2$s) OVERRIDING SYSTEM VALUE SELECT %2$s FROM pg_catalog.unnest($1) AS sweep_row', sweep._table_name(made), names) USING taken;
 	PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
-	-- A table with a foreign key that is still to be checked cannot be altered.
+	-- A table with pending checks of foreign keys cannot be altered.
 	SET CONSTRAINTS ALL IMMEDIATE;
 	PERFORM sweep._switch_triggers(triggers, true);
 	RETURN removed;
@@ -214,7 +215,7 @@ BEGIN
 	RETURN rest::pg_catalog.text;
 END
 $$;
-COMMENT ON FUNCTION sweep._exchange_default(regclass, regclass, text, jsonb, bigint, bigint) IS 'makes the default partition that of the ranges of its rows, and an empty one the default partition; returns its new name';
+COMMENT ON FUNCTION sweep._exchange_default(regclass, regclass, text, jsonb, bigint, bigint) IS 'makes the default partition the partition of the ranges of its rows, and an empty table the default partition; returns its new name';
 
 -- ------------------------------------------------------------------ one range
 CREATE FUNCTION sweep._check_default(parent regclass, rest regclass, in_range text, size int, OUT rows bigint, OUT is_large boolean) RETURNS record
@@ -232,16 +233,16 @@ BEGIN
 	END IF;
 	EXECUTE pg_catalog.format('SELECT pg_catalog.count(*), pg_catalog.sum(c.bytes) FROM (SELECT %s AS bytes FROM %s AS sweep_row WHERE %s LIMIT %s) AS c',
 		coalesce(widths, '0'), sweep._table_name(rest), in_range, size + 1) INTO rows, bytes;
-	-- They are in memory while they are moved: of large ones there are too many earlier.
+	-- Rows are in memory while they are moved, so their size counts, too.
 	IF bytes > 256 * 1024 * 1024 THEN
 		rows := size + 1;
 	END IF;
-	-- PostgreSQL reads all of it while a partition is attached, and inserts wait meanwhile.
+	-- PostgreSQL scans the default partition when another one is attached, and inserts wait meanwhile.
 	is_large := pg_catalog.pg_relation_size(rest) > 256 * 1024 * 1024;
 	IF rows > 0 AND (SELECT c.relkind <> 'r' OR c.relhasrules FROM pg_catalog.pg_class c WHERE c.oid = rest) THEN
 		RAISE EXCEPTION 'rows of default partition % cannot be moved', rest USING ERRCODE = 'wrong_object_type', DETAIL = 'It is a partitioned or foreign table, or has rules.', HINT = 'Move or delete its rows that are for the new partition.';
 	END IF;
-	-- Some may refer to the default partition alone.
+	-- Foreign keys may also refer to the default partition itself.
 	SELECT r.name, r.child INTO foreign_key FROM (VALUES (1, parent), (2, rest)) AS t (n, relation) CROSS JOIN LATERAL sweep._referencing(t.relation, '', '') AS r ORDER BY t.n LIMIT 1;
 	IF (rows > 0 OR is_large) AND FOUND THEN
 		RAISE EXCEPTION 'rows of default partition % cannot be moved', rest USING ERRCODE = 'object_not_in_prerequisite_state',
@@ -250,7 +251,7 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION sweep._check_default(regclass, regclass, text, int) IS 'whether the default partition has rows of a range, more than that size, or more than are scanned quickly; raises when they cannot be moved';
+COMMENT ON FUNCTION sweep._check_default(regclass, regclass, text, int) IS 'how many rows of a range the default partition has, up to size + 1, and whether it is too large to be scanned quickly; raises when the rows cannot be moved';
 
 CREATE FUNCTION sweep._make_of_default(parent regclass, rest regclass, key text, type text, args jsonb) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -273,9 +274,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sweep._make_of_default(regclass, regclass, text, text, jsonb) IS
-	'makes the default partition the partition of all ranges of its rows; NULL: they are not all between two partitions';
+	'makes the default partition the partition of all ranges of its rows; NULL: there are partitions between its rows';
 
--- How the next one would be divided, no table says: what the newest has may be of its own.
+-- It is not known how a new partition would have to be divided: the newest one may be a special case.
 CREATE FUNCTION sweep._newest_part(parent regclass, type text) RETURNS regclass
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -292,8 +293,8 @@ END
 $$;
 COMMENT ON FUNCTION sweep._newest_part(regclass, text) IS 'the newest partition, NULL if it is no ordinary table or there is none; raises when it is partitioned itself';
 
--- Several at a time: each time the list of partitions has changed, all sessions read it anew. They wait while these are attached, and the detail
--- says how long that took.
+-- Several at a time, because all sessions must read the list of partitions again whenever it has changed. Sessions wait during ATTACH; the
+-- detail says for how long.
 CREATE FUNCTION sweep._make_partitions(parent regclass, key text, type text, args jsonb, ranges sweep._partition_range[], model regclass, size int, path text) RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET lock_timeout = '200ms'
 AS $$
@@ -311,7 +312,7 @@ DECLARE
 	moved_now bigint := 0;
 	locked_at pg_catalog.timestamptz;
 BEGIN
-	-- Tables that were made to empty it have names that are needed now, if the cursor that knew of them was lost.
+	-- If the cursor was lost, tables that were made to empty the default partition may have names that are needed now.
 	PERFORM sweep._drop_emptying(n.copy, n.changes) FROM sweep._emptying_names(rest) AS n WHERE rest IS NOT NULL;
 	FOREACH missing IN ARRAY ranges LOOP
 		name := sweep._partition_name(parent, missing.suffix);
@@ -354,4 +355,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sweep._make_partitions(regclass, text, text, jsonb, sweep._partition_range[], regclass, int, text) IS
-	'makes and attaches the partitions of the first of these ranges, with the rows of them that the default partition has; returns the detail; NULL: that is being emptied first';
+	'creates and attaches partitions for the first of these ranges, with their rows from the default partition; returns the detail; NULL: the default partition must be emptied first';

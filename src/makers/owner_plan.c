@@ -2,12 +2,12 @@
  * owner_plan.c
  *		Statements on one table that are executed as its owner.
  *
- * Called by reference.c, cascade.c and cascade_rows.c, behind the door. The owner is that of a table, and the statement has a name. A plan that
- * has become invalid would be made of what the name means by then: the owner of the schema can rename it, and create a schema of the old
- * name with a view in it, which the owner of the table would execute. The same is true of operators and casts of its key.
+ * Called by reference.c, cascade.c and cascade_rows.c, inside the door, as the owner of a table. The statement names the table. When its plan
+ * becomes invalid, the name is looked up again and may be another object by then: the owner of the schema can rename it, and create a schema of
+ * the old name with a view in it, which would be executed as the owner of the table. The same is true of operators and casts of the key.
  *
- * Therefore the table is locked first, then the statement is analysed, and what it has become is compared. Nothing is executed or planned
- * before that; and while the locks are held, PostgreSQL has no reason to analyse it again.
+ * Therefore the table is locked first, then the statement is analysed, and the result is checked. Nothing is executed or planned before
+ * that, and while the locks are held, the plan does not become invalid again.
  */
 #include "postgres.h"
 
@@ -26,8 +26,8 @@
 typedef struct Search
 {
 	Oid			table;
-	Oid			other;			/* a table that is another one; InvalidOid = none */
-	Oid			function;		/* whose owner could not become this role; InvalidOid = none */
+	Oid			other;			/* a relation that is not the table; InvalidOid = none */
+	Oid			function;		/* a function whose owner cannot become this role; InvalidOid = none */
 } Search;
 
 static void lock_table(Oid table, LOCKMODE lock, bool parts);
@@ -65,7 +65,7 @@ lock_table(Oid table, LOCKMODE lock, bool parts)
 				 errhint("Do it again.")));
 }
 
-/* The plan is freed before an error, or it would be kept to the end of the session. */
+/* The plan is freed before an error; otherwise it would stay in memory until the end of the session. */
 static void
 check(SweepPlan *plan, Oid table)
 {
@@ -77,7 +77,7 @@ check(SweepPlan *plan, Oid table)
 	{
 		const Query *query = lfirst_node(Query, cell);
 
-		/* The actions of a rule are what the owner of the table has written. */
+		/* The actions of a rule were written by the owner of the table. */
 		if (query->querySource != QSRC_ORIGINAL)
 			continue;
 		found = true;
@@ -90,7 +90,7 @@ check(SweepPlan *plan, Oid table)
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("function %s would be executed as role \"%s\"", format_procedure(search.function), GetUserNameFromId(GetUserId(), false)),
-				 errdetail("It compares keys of table \"%s\", whose owner that is, and belongs to a role that could not become it.", get_rel_name(table)),
+				 errdetail("It compares keys of table \"%s\", which that role owns; the owner of the function could not become that role.", get_rel_name(table)),
 				 errhint("Give the function to that role, or to a superuser.")));
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -98,7 +98,7 @@ check(SweepPlan *plan, Oid table)
 			 errhint("Do it again.")));
 }
 
-/* A view is in the query that it has become, as a table of it or as its origin. */
+/* If the name was a view, the view or its tables are in the rewritten query. */
 static bool
 find_strange(Node *node, void *context)
 {

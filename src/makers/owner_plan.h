@@ -10,8 +10,9 @@
 #include "base/sql.h"
 
 /*
- * Makes sure that a plan is one of that table, as the current user, its owner, right before it is executed; prepares it when it is NULL, or
- * not valid any more. The lock is the one that the statement takes; "anew" says that the transaction may not have those of the partitions yet.
+ * To be called as the owner of the table right before a plan is executed: checks that the statement is on that table and no other, and
+ * prepares it when the plan is NULL or not valid any more. "lock" is the lock that the statement takes; "anew": the transaction may not have
+ * locked the partitions yet.
  */
 extern void sweep_owner_plan(SweepPlan **plan, const char *text, int count, Oid *types, Oid table, LOCKMODE lock, bool anew);
 

@@ -1,8 +1,8 @@
 --
--- The ranges of partitions that are made ahead of time: a grid of calendar days, weeks, months or years of a time zone, of a fixed time, or of
--- ids. The ranges are numbered: number n begins at the origin and n times "every", and ends where the next one begins.
+-- The ranges of partitions that are created ahead of time: a grid of calendar days, weeks, months or years in a time zone, of fixed lengths of
+-- time, or of ids. The ranges are numbered: number n begins at the origin and n times "every", and ends where the next one begins.
 --
--- Bounds are texts of the type of the key, which mean the same in any session.
+-- Bounds are texts for the type of the key, written such that they mean the same in any session.
 --
 CREATE TYPE sweep._partition_range AS (
 	place       bigint,
@@ -15,8 +15,8 @@ COMMENT ON TYPE sweep._partition_range IS 'a range for which there is no partiti
 COMMENT ON COLUMN sweep._partition_range.place IS 'its number; NULL: there is none';
 COMMENT ON COLUMN sweep._partition_range.lower IS 'its lower bound';
 COMMENT ON COLUMN sweep._partition_range.upper IS 'its upper bound, which is not in it';
-COMMENT ON COLUMN sweep._partition_range.suffix IS 'what stands behind the name of the table in that of its partition';
-COMMENT ON COLUMN sweep._partition_range.overlapping IS 'names of partitions that have a part of it; NULL: none have';
+COMMENT ON COLUMN sweep._partition_range.suffix IS 'suffix to the name of the table in the name of the partition';
+COMMENT ON COLUMN sweep._partition_range.overlapping IS 'names of partitions that overlap it; NULL: none';
 
 CREATE FUNCTION sweep._partition_key(relation regclass, OUT name text, OUT type text) RETURNS record
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -69,7 +69,7 @@ BEGIN
 		EXCEPTION WHEN data_exception THEN
 			width := NULL;
 		END;
-		-- A number without a unit would be seconds.
+		-- A number without a unit, which would mean seconds, is refused.
 		IF every ~ '[[:alpha:]:]' AND width > interval '0' AND width <= interval '1000 years' AND (SELECT width = pg_catalog.make_interval(months => p.months, days => p.days, secs => p.seconds)
 				AND ((p.months > 0)::int + (p.days > 0)::int + (p.seconds > 0)::int) = 1 AND least(p.months, p.days, p.seconds) = 0 AND (p.seconds = 0 OR type <> 'date') FROM sweep._interval_parts(width) AS p) THEN
 			RETURN width::pg_catalog.text;
@@ -80,7 +80,7 @@ END
 $$;
 COMMENT ON FUNCTION sweep._check_every(text, text) IS 'the width of the partitions, as it is stored; raises unless it is one unit of time, or a number of ids for a bigint';
 
--- By default weeks begin on Mondays, and all other ranges where the calendar begins them.
+-- By default weeks begin on Mondays, and all other ranges with the calendar unit.
 CREATE FUNCTION sweep._check_origin(type text, origin text) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET datestyle = 'ISO, MDY'
 AS $$
@@ -105,9 +105,9 @@ BEGIN
 		HINT = CASE type WHEN 'bigint' THEN 'Write an id with which a partition begins, for example: 1.' ELSE 'Write a moment at which a partition begins, without a zone, for example: 2026-01-04.' END;
 END
 $$;
-COMMENT ON FUNCTION sweep._check_origin(text, text) IS 'a bound of the grid, as it is stored; raises unless it is one';
+COMMENT ON FUNCTION sweep._check_origin(text, text) IS 'a bound of the grid, as it is stored; raises for an invalid one';
 
--- Days, months and years are those of the zone. Hours, minutes and seconds are time that passes: the clock of a zone may show an hour twice.
+-- Days, months and years are those of the time zone. Hours, minutes and seconds are elapsed time, since a clock may show an hour twice.
 CREATE FUNCTION sweep._grid_bound(type text, args jsonb, place bigint, OUT bound text, OUT suffix text) RETURNS record
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET timezone = 'UTC' SET datestyle = 'ISO, MDY'
 AS $$
@@ -137,7 +137,7 @@ BEGIN
 		ELSE pg_catalog.timezone(CASE WHEN width.seconds > 0 THEN 'UTC' ELSE args ->> 'timezone' END, moment)::pg_catalog.text END;
 END
 $$;
-COMMENT ON FUNCTION sweep._grid_bound(text, jsonb, bigint) IS 'the lower bound of the range of that number, NULL where the type ends, and what stands behind the name of the table for it';
+COMMENT ON FUNCTION sweep._grid_bound(text, jsonb, bigint) IS 'the lower bound of the range of that number, NULL: outside of the type, and the suffix of its partition''s name';
 
 CREATE FUNCTION sweep._grid_place(type text, args jsonb, value text) RETURNS bigint
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET timezone = 'UTC' SET datestyle = 'ISO, MDY'
@@ -169,14 +169,14 @@ BEGIN
 			place := place - 1;
 		END IF;
 	END IF;
-	-- A day on which midnight comes twice begins with the second one: the hour before that is of the day before.
+	-- If midnight comes twice, the day begins with the second one; the hour before belongs to the day before.
 	RETURN CASE WHEN type = 'timestamp with time zone' AND value::pg_catalog.timestamptz < (sweep._grid_bound(type, args, place)).bound::pg_catalog.timestamptz THEN place - 1 ELSE place END;
 END
 $$;
-COMMENT ON FUNCTION sweep._grid_place(text, jsonb, text) IS 'the number of the range that has a value';
+COMMENT ON FUNCTION sweep._grid_place(text, jsonb, text) IS 'the number of the range that contains a value';
 
 -- ------------------------------------------------------------------ what is there, and what is not
--- The present of ids is the greatest one. It is looked for from the newest partition on, and in the default one.
+-- For ids, the present is the greatest id. It is searched from the newest partition backwards, and in the default partition.
 CREATE FUNCTION sweep._present(relation regclass, key text, type text, args jsonb, as_of timestamptz) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET timezone = 'UTC' SET datestyle = 'ISO, MDY'
 AS $$
@@ -199,7 +199,7 @@ END
 $$;
 COMMENT ON FUNCTION sweep._present(regclass, text, text, jsonb, timestamptz) IS 'the value of the key that new rows have: the time, or the greatest id';
 
--- A range that partitions cover, of whatever width, needs none.
+-- A range that is covered by partitions of any width needs no partition.
 CREATE FUNCTION sweep._missing_ranges(relation regclass, type text, args jsonb, first bigint, last bigint, many int) RETURNS SETOF sweep._partition_range
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET timezone = 'UTC' SET datestyle = 'ISO, MDY'
 AS $$
@@ -214,7 +214,7 @@ BEGIN
 		ranges, pg_catalog.replace(ranges, 'range', 'multirange'), type) USING relation, first, last, type, args, many;
 END
 $$;
-COMMENT ON FUNCTION sweep._missing_ranges(regclass, text, jsonb, bigint, bigint, int) IS 'the first so many of these ranges that partitions do not cover, with the names of those that overlap them';
+COMMENT ON FUNCTION sweep._missing_ranges(regclass, text, jsonb, bigint, bigint, int) IS 'the first of these ranges that partitions do not cover, up to that many, with the names of partitions that overlap them';
 
 CREATE FUNCTION sweep._missing_range(relation regclass, type text, args jsonb, first bigint, last bigint) RETURNS sweep._partition_range
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -226,7 +226,7 @@ BEGIN
 	RETURN found;
 END
 $$;
-COMMENT ON FUNCTION sweep._missing_range(regclass, text, jsonb, bigint, bigint) IS 'the first of them; place is NULL when there is none';
+COMMENT ON FUNCTION sweep._missing_range(regclass, text, jsonb, bigint, bigint) IS 'the first of the missing ranges; place is NULL when there is none';
 
 CREATE FUNCTION sweep._check_range(relation regclass, missing sweep._partition_range) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -236,12 +236,12 @@ DECLARE
 BEGIN
 	IF missing.overlapping IS NOT NULL THEN
 		RAISE EXCEPTION 'partition % overlaps the range from % to %', missing.overlapping, missing.lower, missing.upper USING ERRCODE = 'object_not_in_prerequisite_state',
-			DETAIL = 'A range that partitions cover needs none, and one that no partition has is given one.',
+			DETAIL = 'A partition can be made only for a range of which no other partition has a part.',
 			HINT = 'Make partitions for the rest of this range, drop the one that is named, or write another "every" or "origin".';
 	END IF;
 	IF pg_catalog.to_regclass(name) IS NOT NULL THEN
 		RAISE EXCEPTION 'the name % is taken', name USING ERRCODE = 'duplicate_table',
-			DETAIL = pg_catalog.format('The partition from %s to %s would have it.', missing.lower, missing.upper), HINT = 'Rename or drop what has it.';
+			DETAIL = pg_catalog.format('The partition from %s to %s would have this name.', missing.lower, missing.upper), HINT = 'Rename or drop the object with this name.';
 	END IF;
 END
 $$;
@@ -256,7 +256,8 @@ END
 $$;
 COMMENT ON FUNCTION sweep._range_type(text) IS 'the type of the ranges of a key';
 
--- Rows that came while no job was running are in the default partition. Where they are behind the last partition before the present, they are given theirs.
+-- Rows that were inserted while no job was running are in the default partition. If they come after the last partition before the present,
+-- partitions are created for them.
 CREATE FUNCTION sweep._left_behind(relation regclass, key text, type text, args jsonb, first bigint) RETURNS bigint
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET timezone = 'UTC' SET datestyle = 'ISO, MDY'
 AS $$
@@ -274,4 +275,4 @@ BEGIN
 	RETURN (SELECT p.n FROM sweep._grid_place(type, args, oldest) AS p (n) CROSS JOIN LATERAL sweep._missing_range(relation, type, args, p.n, p.n) AS m WHERE m.overlapping IS NULL);
 END
 $$;
-COMMENT ON FUNCTION sweep._left_behind(regclass, text, text, jsonb, bigint) IS 'the number of the oldest range before the first one of which the default partition has rows, behind all partitions before that; NULL: there is none';
+COMMENT ON FUNCTION sweep._left_behind(regclass, text, text, jsonb, bigint) IS 'the number of the oldest range before "first" of which the default partition has rows, after the last partition before that; NULL: there is none';

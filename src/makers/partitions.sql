@@ -1,5 +1,5 @@
 --
--- Partitions in a retention: which of them are gone through, one after the other, and which are dropped.
+-- Partitions in a retention: which of them are processed one after the other, and which are dropped.
 --
 CREATE FUNCTION sweep._is_ranged_by(relation regclass, column_name text) RETURNS boolean
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
@@ -21,9 +21,9 @@ $$;
 COMMENT ON FUNCTION sweep._column_names(regclass) IS 'the columns of a table, in their order';
 
 -- A statement on a table of many partitions opens all of them and merges their rows, which takes as long as the batch. The step
--- therefore works on one partition after the other, where that changes nothing else: no policies, rules or statement triggers, and all
--- rights on each partition. Partitions that are empty, or that cannot have old rows, are left out. In a condition the name of the
--- table may be a whole row, which is another one in a partition with its columns in another order.
+-- therefore works on one partition after the other, if the result is the same: there are no policies, rules or statement triggers, and
+-- the role has all rights on each partition. Partitions that are empty, or that cannot have old rows, are left out. If the condition
+-- uses the name of the table as a whole row, partitions must have their columns in the same order.
 CREATE FUNCTION sweep._parts(relation regclass, age_column text, role oid, type text, age_limit text, privilege text, written text) RETURNS text[]
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET datestyle = 'ISO, MDY'
 AS $$
@@ -38,7 +38,7 @@ BEGIN
 	IF EXISTS (SELECT FROM pg_catalog.pg_partition_tree(relation) AS t JOIN pg_catalog.pg_class c ON c.oid = t.relid
 			WHERE c.relrowsecurity OR c.relhasrules OR t.isleaf AND (c.relkind <> 'r' OR NOT pg_catalog.has_schema_privilege(role, c.relnamespace, 'USAGE')
 					OR NOT pg_catalog.has_table_privilege(role, c.oid, 'SELECT') OR NOT pg_catalog.has_table_privilege(role, c.oid, privilege))
-				-- of the statement, of DELETE or UPDATE
+				-- a statement trigger for DELETE or UPDATE
 				OR EXISTS (SELECT FROM pg_catalog.pg_trigger g WHERE g.tgrelid = c.oid AND g.tgtype & 1 = 0 AND g.tgtype & CASE privilege WHEN 'DELETE' THEN 8 ELSE 16 END <> 0)) THEN
 		RETURN NULL;
 	END IF;
@@ -72,9 +72,9 @@ BEGIN
 		LIMIT 1;
 END
 $$;
-COMMENT ON FUNCTION sweep._next_place(regclass, text[], text) IS 'the partition of that name, or the next one when it was dropped or detached, and the cursor that the one behind it begins with';
+COMMENT ON FUNCTION sweep._next_place(regclass, text[], text) IS 'the partition of that name, or the next one when it was dropped or detached, and the cursor with which the partition after it begins';
 
--- A job that is there already keeps partitions to which rows refer.
+-- An existing job does not raise an error, but keeps partitions to which rows refer.
 CREATE FUNCTION sweep._check_partitions(role text, relation regclass, args jsonb, is_new boolean) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -105,7 +105,7 @@ $$;
 COMMENT ON FUNCTION sweep._check_partitions(text, regclass, jsonb, boolean) IS 'raises unless partitions that are too old can be dropped, if they are to be';
 
 -- ------------------------------------------------------------------ bounds
--- The text of a bound has no quotes inside, and in these settings it means the same in any session.
+-- The text of a bound contains no quotes, and with these settings it means the same in any session.
 CREATE FUNCTION sweep._bounds(relation regclass, one regclass) RETURNS TABLE (part regclass, is_default boolean, lower text, upper text)
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET timezone = 'UTC' SET datestyle = 'ISO, MDY'
 AS $$
@@ -118,21 +118,21 @@ $$;
 COMMENT ON FUNCTION sweep._bounds(regclass, regclass) IS 'the partitions of a table that is partitioned by ranges, or one of them, with their bounds in its first column; NULL: there is no bound';
 
 -- ------------------------------------------------------------------ a lock that is tried again
--- A statement that waits for its lock keeps others waiting behind it. It therefore waits for a fraction of a second, and sessions that
--- wait behind it have their turn until the next try.
+-- Other sessions wait behind a statement that waits for its lock. It therefore waits only for a fraction of a second, and the other
+-- sessions go on until the next attempt.
 CREATE FUNCTION sweep._await_turn(cursor jsonb) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	waited constant double precision := extract(epoch FROM pg_catalog.clock_timestamp() - (cursor ->> 'tried_at')::pg_catalog.timestamptz);
 BEGIN
-	-- A clock that was set back makes this no longer.
+	-- Also limits the wait if the clock was set back.
 	IF waited < 1 THEN
 		PERFORM pg_catalog.pg_sleep(1 - greatest(waited, 0));
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION sweep._await_turn(jsonb) IS 'waits until a second has passed since the lock was not to be had, if that is in the cursor';
+COMMENT ON FUNCTION sweep._await_turn(jsonb) IS 'waits until a second has passed since the last attempt to get a lock, if the cursor has one';
 
 CREATE FUNCTION sweep._note_try(cursor jsonb, wanted text, tables text[]) RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -141,7 +141,7 @@ DECLARE
 	tries constant int := coalesce((cursor ->> 'tries')::int, 0) + 1;
 BEGIN
 	IF tries >= 10 THEN
-		-- Not lock_not_available, after which the batch would be done again with fewer rows.
+		-- Not the code lock_not_available: the engine would do the batch again with fewer rows.
 		RAISE EXCEPTION '% could not be locked', wanted USING ERRCODE = 'object_in_use',
 			DETAIL = pg_catalog.format('It was tried %s times, once a second. %s', tries, coalesce(sweep._holders(tables) || '.', 'The locks were given back meanwhile.')),
 			HINT = 'Look in pg_stat_activity for a transaction that is open for long.';
@@ -149,9 +149,9 @@ BEGIN
 	RETURN coalesce(cursor, '{}') || pg_catalog.jsonb_build_object('tries', tries, 'tried_at', pg_catalog.clock_timestamp());
 END
 $$;
-COMMENT ON FUNCTION sweep._note_try(jsonb, text, text[]) IS 'the cursor after a lock was not to be had; raises when that was the last try';
+COMMENT ON FUNCTION sweep._note_try(jsonb, text, text[]) IS 'the cursor after an attempt to get a lock has failed; raises when that was the last attempt';
 
--- Until it has the lock, a statement waits for whatever has the name by then.
+-- A statement looks the table up by name before it has the lock, so the name may belong to another table by then.
 CREATE FUNCTION sweep._lock_table(relation regclass, parts boolean, mode text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -160,7 +160,7 @@ DECLARE
 	known constant pg_catalog.pg_class := (SELECT c FROM pg_catalog.pg_class c WHERE c.oid = relation);
 BEGIN
 	IF known.relkind = 'f' THEN
-		-- LOCK TABLE refuses it. This changes nothing, and needs an exclusive lock.
+		-- LOCK TABLE refuses a foreign table. This statement changes nothing, and takes an exclusive lock.
 		EXECUTE pg_catalog.format('ALTER FOREIGN TABLE %s OWNER TO %I', name, pg_catalog.pg_get_userbyid(known.relowner));
 	ELSIF name IS NOT NULL THEN
 		EXECUTE pg_catalog.format('LOCK TABLE %s IN %s MODE', CASE WHEN parts THEN '' ELSE 'ONLY ' END || name, mode);
@@ -170,10 +170,10 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION sweep._lock_table(regclass, boolean, text) IS 'locks a table, with its partitions or without; raises lock_not_available when its name is not its own any more';
+COMMENT ON FUNCTION sweep._lock_table(regclass, boolean, text) IS 'locks a table, with its partitions or without; raises lock_not_available when the name belongs to another table';
 
 -- ------------------------------------------------------------------ the end of a partition
--- Rows that policies hide from the role count, too.
+-- Checked because rows that policies hide from the role must count, too.
 CREATE FUNCTION sweep._check_visible(relation regclass) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -186,8 +186,9 @@ END
 $$;
 COMMENT ON FUNCTION sweep._check_visible(regclass) IS 'raises when row level security hides rows of a table from the role of the job';
 
--- PostgreSQL refuses to detach a partition to whose rows others refer, after it has looked for them as the role of the job, under the lock. It is
--- therefore asked before, without a lock, and only of tables for whose owners that role acts: others would have their code executed as it.
+-- PostgreSQL refuses to detach a partition to whose rows others refer; it searches for these under the lock, as the role of the job. This
+-- therefore searches before, without a lock, and only in tables whose owners the role acts for: code of other owners would be executed as the
+-- role.
 CREATE FUNCTION sweep._is_referred_to(parent regclass, part regclass) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -219,8 +220,8 @@ END
 $$;
 COMMENT ON FUNCTION sweep._is_referred_to(regclass, regclass) IS 'whether rows refer by a foreign key to those of a partition; raises when that cannot be seen quickly, or not by the role of the job';
 
--- DETACH CONCURRENTLY cannot be in a transaction, nor can it be done beside a default partition. The rows of a foreign partition, or of one below a
--- partition, stay on their server when it is dropped: a retention deletes them there.
+-- DETACH CONCURRENTLY is not used: it is not possible in a transaction, nor if there is a default partition. When a foreign table that is a
+-- partition, or below one, is dropped, its rows stay on their server: a retention deletes them there instead.
 CREATE FUNCTION sweep._drop_partition(relation text, type text, age_limit text, is_kept boolean, foreign_too boolean, cursor jsonb, OUT rows bigint, OUT next_cursor jsonb, OUT detail jsonb)
 	RETURNS record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET lock_timeout = '200ms'
 AS $$
@@ -230,7 +231,7 @@ DECLARE
 	found_upper pg_catalog.text;
 	is_foreign boolean;
 BEGIN
-	-- With a bound of several columns, rows may equal its first value. Partitions to which rows refer are behind the cursor.
+	-- If the bound has several columns, rows may have its first value. The cursor is after partitions that were kept because rows refer to them.
 	EXECUTE pg_catalog.format($find$
 		SELECT b.part, b.upper, c.relkind = 'f' FROM sweep._bounds($1, NULL) AS b JOIN pg_catalog.pg_partitioned_table t ON t.partrelid = $1 JOIN pg_catalog.pg_class c ON c.oid = b.part
 		WHERE ($4 OR c.relkind = 'r' OR NOT EXISTS (WITH RECURSIVE below AS (SELECT b.part::pg_catalog.oid AS id UNION ALL SELECT i.inhrelid FROM below JOIN pg_catalog.pg_inherits i ON i.inhparent = below.id)
@@ -248,7 +249,7 @@ BEGIN
 			RAISE foreign_key_violation;
 		END IF;
 		PERFORM sweep._lock_table(parent, false, 'ACCESS EXCLUSIVE'), sweep._lock_table(found, true, 'ACCESS EXCLUSIVE');
-		-- It may have been detached, and attached with newer rows, before it was locked.
+		-- The partition may have been detached, and attached with newer rows, before it was locked.
 		IF NOT EXISTS (SELECT FROM sweep._bounds(parent, found) AS b WHERE b.upper = found_upper) THEN
 			RAISE lock_not_available;
 		END IF;
@@ -268,9 +269,9 @@ BEGIN
 	END;
 END
 $$;
-COMMENT ON FUNCTION sweep._drop_partition(text, text, text, boolean, boolean, jsonb) IS 'drops, or detaches and keeps, a partition in which every row is too old; rows is NULL when there is none';
+COMMENT ON FUNCTION sweep._drop_partition(text, text, text, boolean, boolean, jsonb) IS 'drops, or detaches (is_kept), a partition in which all rows are too old; rows is NULL when there is none';
 
--- A statement that reads the table has ended before a partition is taken out of it.
+-- In a function of its own, so that the statement that reads the table has ended before a partition is dropped.
 CREATE FUNCTION sweep._drop_too_old(relation text, type text, age_limit text, late text, as_of timestamptz, cursor jsonb, OUT rows bigint, OUT next_cursor jsonb, OUT detail jsonb)
 	RETURNS record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -287,4 +288,4 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION sweep._drop_too_old(text, text, text, text, timestamptz, jsonb) IS 'drops a partition as sweep._drop_partition does; before the first one, counts the rows that came late by the expression "late"';
+COMMENT ON FUNCTION sweep._drop_too_old(text, text, text, text, timestamptz, jsonb) IS 'drops a partition as sweep._drop_partition does; before the first one, counts late rows by the expression "late"';

@@ -1,9 +1,10 @@
 --
--- Batches by places: rows of a table without an index by which to go through it, for sweep.delete and sweep.batched.
+-- Batches by places: for sweep.delete and sweep.batched on a table without a suitable index.
 --
--- A batch is what meets the condition in the next blocks, up to its size. A place (ctid) is no key: a row that is updated gets another
--- one, which may lie where the pass has been. Passes are therefore repeated until one finds nothing that can go. A pass ends with the last block that
--- there was when it began, and begins again when the table was written anew meanwhile, as VACUUM FULL does it. Rows that other sessions hold are left to the next pass.
+-- A batch consists of the rows in the next blocks that meet the condition, up to its size. A place (ctid) is no key: an updated row gets another
+-- one, which the pass may have passed already. Passes are therefore repeated until one finds no row that can be deleted or updated. A pass ends
+-- with the last block at its start, and begins again when the table was rewritten meanwhile, for example by VACUUM FULL. Rows that other
+-- sessions have locked are left to the next pass.
 --
 CREATE FUNCTION sweep._next_blocks(relation regclass, part text, cursor jsonb, size int) RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -18,12 +19,12 @@ BEGIN
 	IF block >= blocks THEN
 		RETURN NULL;
 	END IF;
-	-- Where few rows meet the condition, a batch looks at some megabytes.
+	-- If few rows meet the condition, a batch reads some megabytes.
 	RETURN pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object('by', 'ctid', 'from', place, 'after', pg_catalog.jsonb_build_array(pg_catalog.format('(%s,0)', least(block + 4 * size::bigint, blocks))),
 		'blocks', blocks, 'file', file, 'part', part));
 END
 $$;
-COMMENT ON FUNCTION sweep._next_blocks(regclass, text, jsonb, int) IS 'the blocks of a table, or of this part of one, in which a batch of that size looks behind a cursor, as the next cursor; NULL: the pass has ended';
+COMMENT ON FUNCTION sweep._next_blocks(regclass, text, jsonb, int) IS 'the next blocks after a cursor that a batch of that size reads, in a table or in this partition, as the next cursor; NULL: the pass has ended';
 
 CREATE FUNCTION sweep._check_heirs(relation regclass) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -31,20 +32,21 @@ AS $$
 BEGIN
 	IF NOT sweep._is_partitioned(relation) AND EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE i.inhparent = relation) THEN
 		RAISE EXCEPTION '% has tables that inherit from it', relation USING ERRCODE = 'wrong_object_type',
-			HINT = 'An index of the one is none of the others, nor are its blocks. Create a job for each of them, or make it a partitioned table.';
+			HINT = 'Neither the indexes nor the blocks of the table include rows of the others. Create a job for each of them, or make it a partitioned table.';
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION sweep._check_heirs(regclass) IS 'raises when other tables inherit from it, but for partitions';
+COMMENT ON FUNCTION sweep._check_heirs(regclass) IS 'raises when other tables, except partitions, inherit from it';
 
--- Blocks are those of one partition, which the role has to name: it needs its rights there, and policies, rules and statement triggers are left out then.
+-- Blocks belong to one partition. A statement must name this partition, so the role needs rights on it, and policies, rules and statement
+-- triggers of the table would not apply.
 CREATE FUNCTION sweep._place_parts(relation regclass, role oid, privilege text, written text) RETURNS text[]
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	parts constant pg_catalog.text[] := CASE WHEN sweep._is_partitioned(relation) THEN sweep._parts(relation, NULL, role, NULL, NULL, privilege, written) END;
 BEGIN
-	-- They may have come since the job was made.
+	-- Child tables may have been added since the job was created.
 	PERFORM sweep._check_heirs(relation);
 	IF parts IS NULL AND EXISTS (SELECT FROM pg_catalog.pg_partition_tree(relation) AS t WHERE t.isleaf AND t.relid <> relation AND pg_catalog.pg_relation_size(t.relid) > 0) THEN
 		RAISE EXCEPTION '% has no index by which to go through it, and cannot be gone through partition by partition', relation USING ERRCODE = 'object_not_in_prerequisite_state',
@@ -54,7 +56,7 @@ BEGIN
 	RETURN parts;
 END
 $$;
-COMMENT ON FUNCTION sweep._place_parts(regclass, oid, text, text) IS 'the partitions of a table that are gone through by places, one after the other; NULL: it has none, or no rows; raises when that is not possible';
+COMMENT ON FUNCTION sweep._place_parts(regclass, oid, text, text) IS 'the partitions of a table, which are processed by places one after the other; NULL: it has none, or no rows; raises when that is not possible';
 
 CREATE FUNCTION sweep._place_statements(relation regclass, part regclass, condition text) RETURNS sweep._statements
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -71,7 +73,7 @@ BEGIN
 		sweep._qualified_list(name, '{tableoid,ctid}'::pg_catalog.text[] || sweep._referred_columns(relation, false)), sweep._source(relation, part), name, condition);
 	made.checked := false;
 	made.restarts := true;
-	-- The planner knows how many blocks there are, and takes what is best for the rest of the condition.
+	-- Planned for each batch: the planner then knows the number of blocks, and chooses the best plan for the rest of the condition.
 	made.custom := true;
 	RETURN made;
 END

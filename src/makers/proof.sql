@@ -1,8 +1,8 @@
 --
--- The proof of a retention that has drained: up to which age its table has no row any more, but for those that are counted.
+-- The proof of a retention that has drained: its table has no rows older than a given age, except those that are counted.
 --
--- One statement, in one snapshot, of the batch that has found nothing more to do; it is kept in the commit of that batch. It is true of that moment,
--- and of no later one. A restored database has no proofs, and one of another cluster or database is none: see the view.
+-- It is computed by one statement, in one snapshot, in the batch that finds nothing more to do, and committed with that batch. It is true only
+-- for that time. A restored database has no proofs, and proofs of another cluster or database do not count: see the view.
 --
 CREATE TABLE sweep.retention_proof (
 	job          text PRIMARY KEY,
@@ -18,7 +18,7 @@ COMMENT ON COLUMN sweep.retention_proof.job IS 'name of the job';
 COMMENT ON COLUMN sweep.retention_proof.run_as IS 'role of the run';
 COMMENT ON COLUMN sweep.retention_proof.run_id IS 'number of the run';
 COMMENT ON COLUMN sweep.retention_proof.proved_at IS 'when its last statement was executed';
-COMMENT ON COLUMN sweep.retention_proof.proof IS 'what that returned: sweep._proof_expression';
+COMMENT ON COLUMN sweep.retention_proof.proof IS 'the result of sweep._proof_expression';
 COMMENT ON COLUMN sweep.retention_proof.system_identifier IS 'cluster it was proved in';
 COMMENT ON COLUMN sweep.retention_proof.database IS 'database it was proved in';
 
@@ -26,7 +26,7 @@ CREATE FUNCTION sweep._count_up_to(relation regclass, condition text) RETURNS te
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	-- OFFSET 0 as in sweep._rest_statement.
+	-- OFFSET 0: see sweep._rest_statement.
 	RETURN pg_catalog.format('(SELECT CASE WHEN c.rows OPERATOR(pg_catalog.>) 10000 THEN pg_catalog.to_jsonb(''more than 10000''::pg_catalog.text) ELSE pg_catalog.to_jsonb(nullif(c.rows, 0)) END'
 		' FROM (SELECT %s OFFSET 0) AS c (rows))', sweep._count_some(relation, condition, 10001));
 END
@@ -40,9 +40,9 @@ BEGIN
 	RETURN (SELECT pg_catalog.jsonb_object_agg(e.key, e.value) FROM pg_catalog.jsonb_each(args) AS e WHERE e.key IN ('target', 'age_column', 'condition', 'timezone'));
 END
 $$;
-COMMENT ON FUNCTION sweep._proof_of(jsonb) IS 'the args of a retention that say of which rows a proof is';
+COMMENT ON FUNCTION sweep._proof_of(jsonb) IS 'the args of a retention that identify the rows of a proof';
 
--- A row that was inserted or changed since the oldest transaction that was in progress then may have been unknown to the proof.
+-- The proof may not have seen rows of the transactions that were in progress then, or of later ones.
 CREATE FUNCTION sweep._late_rows(role oid, args jsonb, relation regclass, type text, age text, due text) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -62,7 +62,7 @@ BEGIN
 		(sweep._key_expression(relation, age)).expression, bound, due, sweep._relation_name(relation), ((last ->> 'since_xid')::bigint % 4294967296)::pg_catalog.text), 10000);
 END
 $$;
-COMMENT ON FUNCTION sweep._late_rows(oid, jsonb, regclass, text, text, text) IS 'an expression: how many rows that are to go are older than the last proof says there are, because they came later; NULL: there is no proof';
+COMMENT ON FUNCTION sweep._late_rows(oid, jsonb, regclass, text, text, text) IS 'an expression: the number of late rows, which are due although the last proof says that there are none so old; NULL: there is no proof';
 
 CREATE FUNCTION sweep._late_prologue(late text) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
@@ -73,7 +73,7 @@ BEGIN
 		' FROM (SELECT ' || late || ' OFFSET 0) AS l (rows) WHERE ($2 OPERATOR(pg_catalog.->) ''late'') IS NULL';
 END
 $$;
-COMMENT ON FUNCTION sweep._late_prologue(text) IS 'the statement before each batch of a retention: counts rows that came late, once; NULL: there is no proof';
+COMMENT ON FUNCTION sweep._late_prologue(text) IS 'the statement before each batch of a retention: counts late rows, once; NULL: there is no proof';
 
 CREATE FUNCTION sweep._proof_expression(relation regclass, type text, args jsonb, age text, due text, free text) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -83,7 +83,7 @@ DECLARE
 	moment constant pg_catalog.text := sweep._age_limit(type, args);
 	aged constant pg_catalog.text := (sweep._key_expression(relation, age)).expression;
 	old constant pg_catalog.text := pg_catalog.format('%s OPERATOR(pg_catalog.<) %s', aged, moment);
-	-- As a moment, whatever the type of the age.
+	-- Converts an age of any type to timestamptz.
 	absolute constant pg_catalog.text := CASE type WHEN 'timestamp with time zone' THEN '%s' ELSE pg_catalog.format('pg_catalog.timezone(%s, (%%s)::pg_catalog.timestamp)', zone) END;
 BEGIN
 	RETURN pg_catalog.format('pg_catalog.jsonb_build_object(''of'', %L::pg_catalog.jsonb, ''complete_to'', %s, ''oldest_kept'', (SELECT %s FROM %s WHERE %s ORDER BY %s LIMIT 1), ''hidden'', pg_catalog.row_security_active(%L), ''late_rows'', $2 OPERATOR(pg_catalog.->) ''late'','
@@ -96,11 +96,11 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sweep._proof_expression(regclass, text, jsonb, text, text, text) IS
-	'an expression: up to which moment all rows are gone, and how many of them are kept, why: {"of", "complete_to", "oldest_kept", "hidden", "late_rows", "since_xid", "kept"}; hidden: policies may have hidden rows; since_xid: the oldest transaction in progress';
+	'an expression, the proof: the time before which all rows are gone, how many are kept and why: {"of", "complete_to", "oldest_kept", "hidden", "late_rows", "since_xid", "kept"}; hidden: policies may have hidden rows; since_xid: the oldest transaction in progress';
 
 -- ------------------------------------------------------------------ the view
--- The owner of the job may have written anything into its args, and one row must not take the view from its readers.
--- Statistics have values of rows. They are of tables of which the role could read the age of all rows.
+-- The owner of the job may have written any values into its args, and an error for one row would make the view unreadable.
+-- Statistics contain values of rows, so they are only used for tables of which the role may read the age of all rows.
 CREATE FUNCTION sweep._retention_age(args jsonb, role text, OUT keep interval, OUT age_limit timestamptz, OUT tables oid[]) RETURNS record
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -112,10 +112,10 @@ DECLARE
 BEGIN
 	keep := (args ->> 'keep')::interval;
 	days := pg_catalog.date_trunc('day', keep);
-	-- As sweep._age_limit writes it: a view executes no text that is made of args.
+	-- Computes the same as the text of sweep._age_limit; a view must not execute a text that was built from args.
 	age_limit := CASE WHEN days = interval '0' THEN pg_catalog.now() ELSE pg_catalog.timezone(zone, pg_catalog.timezone(zone, pg_catalog.now()) - days) END - (keep - days);
 	name := pg_catalog.parse_ident(args ->> 'target');
-	-- Here, because a recursive query in a view keeps it out of statements over distributed tables of Citus.
+	-- Computed in this function, because a view with a recursive query cannot be used in statements over distributed tables of Citus.
 	tables := ARRAY(WITH RECURSIVE part AS (
 			SELECT c.oid FROM pg_catalog.pg_namespace n JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid JOIN pg_catalog.pg_roles r ON r.oid = reader
 				WHERE n.nspname = name[1] AND c.relname = name[2] AND c.relkind IN ('r', 'p') AND pg_catalog.has_schema_privilege(reader, n.oid, 'USAGE')
@@ -128,9 +128,9 @@ EXCEPTION WHEN OTHERS THEN
 	tables := NULL;
 END
 $$;
-COMMENT ON FUNCTION sweep._retention_age(jsonb, text) IS 'what the args of a retention of a role mean now: for how long it keeps rows, which are older, and in which tables: the target, its partitions and children; none where the role may not see the age of all rows';
+COMMENT ON FUNCTION sweep._retention_age(jsonb, text) IS 'what the args of a retention of a role mean now: for how long rows are kept, the present limit of the age, and the tables: the target, its partitions and children; no tables if the role may not see the age of all rows';
 
--- The step may be called with any cursor, and the type of the age may be any that can be compared.
+-- Values are checked, because the step may be called with any cursor, and the age may have any type that can be compared.
 CREATE FUNCTION sweep._proof_values(proof jsonb, OUT hidden boolean, OUT complete_to timestamptz, OUT oldest_kept timestamptz, OUT open_since timestamptz, OUT late_rows bigint) RETURNS record
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -144,9 +144,9 @@ EXCEPTION WHEN data_exception THEN
 	complete_to := NULL;
 END
 $$;
-COMMENT ON FUNCTION sweep._proof_values(jsonb) IS 'what a retention has proved, with the types of the columns of sweep.retentions; complete_to is NULL when something of it is of another type';
+COMMENT ON FUNCTION sweep._proof_values(jsonb) IS 'the values of a proof, with the types of the columns of sweep.retentions; complete_to is NULL when a value has another type';
 
--- As the planner does it; bounds are as many values as divide the others into equal parts.
+-- Computed as in the planner; "bounds" are the histogram bounds, which divide the other values into equal parts.
 CREATE FUNCTION sweep._share_older(type oid, zone text, age_limit timestamptz, common text, frequencies real[], bounds text, nulls real) RETURNS float8
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -170,4 +170,4 @@ EXCEPTION WHEN OTHERS THEN
 	RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION sweep._share_older(oid, text, timestamptz, text, real[], text, real) IS 'the share of rows whose age is less than a moment, by the statistics of its column: common values with their frequencies, bounds, share of nulls';
+COMMENT ON FUNCTION sweep._share_older(oid, text, timestamptz, text, real[], text, real) IS 'the fraction of rows with an age before age_limit, by the statistics of its column: most common values with their frequencies, histogram bounds, fraction of nulls';

@@ -38,7 +38,7 @@ sweep_range_find_edge(SweepRangeBatch *batch)
 		sweep_sql_row(1);
 		if (!sweep_sql_bool(2))
 			return true;
-		/* The number of rows is known when they are done. */
+		/* The number of rows is not known before the work is done. */
 		batch->rows = 0;
 		batch->tied = sweep_range_execute_by_key(batch, RANGE_BEFORE) == 0;
 		if (!batch->tied)
@@ -114,7 +114,7 @@ sweep_range_report(SweepRangeBatch *batch)
 	batch->detail = sweep_range_merge(batch->detail, sweep_detail_read(json.data));
 }
 
-/* A pass by places that has done something is followed by another one. */
+/* After a batch by ctid that has deleted or changed rows, another pass follows. */
 static void
 note_pass(SweepRangeBatch *batch)
 {

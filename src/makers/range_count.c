@@ -1,9 +1,9 @@
 /*
  * range_count.c
- *		Divides the table of a job into ranges, when a run of a job with parallel begins.
+ *		Divides the table of a job with "parallel" into ranges when a run begins.
  *
- * Called as the buckets_function of such a job, as its role: once before a run begins, then in each batch. The keys between the ranges are
- * asked as the role, for its policies, conditions and index expressions are code of users; the ranges are kept by the engine.
+ * Called as the buckets_function of the job: once before a run begins, then in each batch. The keys that divide the ranges are read as the
+ * role of the job, because policies, conditions and index expressions are code of users; the engine stores the ranges.
  */
 #include "postgres.h"
 
@@ -63,7 +63,7 @@ divide(char *job, Datum args, Datum as_of)
 
 	(void) sweep_sql_execute(&division_sql, values, NULL);
 	kept[1] = sweep_sql_copy(1, CurrentMemoryContext);
-	/* Texts of the user in it have the moment of the batch as $3, as in the statements of a batch. */
+	/* Texts of the user in the query have as_of as $3, as in the statements of a batch. */
 	query = sweep_sql_prepare(sweep_sql_text(2, CurrentMemoryContext), lengthof(types), types, PLANNED_EACH_TIME);
 	(void) sweep_sql_execute_plan(query, (Datum[]) {(Datum) 0, (Datum) 0, as_of}, "nn ");
 	for (int i = 2; i < (int) lengthof(kept); i++)

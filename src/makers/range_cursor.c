@@ -1,6 +1,6 @@
 /*
  * range_cursor.c
- *		The cursor of a batch that is a range of keys: an object, as is the detail.
+ *		Cursor and detail of a batch that is a range of keys: JSON objects.
  *
  * Called by ranges.c.
  */
@@ -25,7 +25,7 @@ sweep_range_without(Jsonb *object, const char *key)
 	return DatumGetJsonbP(DirectFunctionCall2(jsonb_delete, JsonbPGetDatum(object), CStringGetTextDatum(key)));
 }
 
-/* In an array the search would read behind its end. The step may be called with anything as args. */
+/* Only objects are searched: in an array the search would read beyond its end, and the step may be called with any jsonb as args. */
 JsonbValue *
 sweep_range_value(const Jsonb *object, const char *key, JsonbValue *buffer)
 {

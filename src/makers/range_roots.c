@@ -1,10 +1,10 @@
 /*
  * range_roots.c
- *		A batch that deletes rows with which rows of other tables go.
+ *		A batch of rows whose deletion deletes or changes rows of other tables.
  *
- * Called by ranges.c. A batch is done in a subtransaction. The rows are locked, but for those that other sessions hold; what goes with
- * them is counted; as many are deleted as fit. Other sessions may also hold rows that go with them: a batch that has waited for one of
- * these is done again with one row, and a row that still does not get its locks is left to a later pass.
+ * Called by ranges.c. A batch is done in a subtransaction. Its rows are locked, except those that other sessions have locked; the rows
+ * that are affected by the deletion are counted; as many rows are deleted as fit. Other sessions may also have locked affected rows: a
+ * batch that runs into the lock timeout is done again with one row, and a row that still cannot be deleted is left to a later pass.
  */
 #include "postgres.h"
 
@@ -18,13 +18,13 @@
 #include "makers/range_cursor.h"
 #include "makers/range_roots.h"
 
-/* Rows below one that does not fit that are asked for what keeps them, before anything goes. */
+/* Before a row that does not fit is dismantled, at most this many rows below it are checked for rows that keep them. */
 #define MAX_ASKED 1000000
 
-/* A circle of rows goes in one batch up to that many times its size. */
+/* A circle of rows is deleted in one batch if it has at most this many times batch_size rows. */
 #define MAX_CIRCLE 10
 
-/* How long a batch waits for a lock, and how long the batches of a run in which one did not get it. */
+/* How long a batch waits for a lock; and how long after a batch of the run has not got one. */
 #define LOCK_TIMEOUT "1s"
 #define SHORT_LOCK_TIMEOUT "100ms"
 
@@ -57,14 +57,14 @@ sweep_range_remove_roots(SweepRangeBatch *batch)
 			held = tried.held_roots;
 			continue;
 		}
-		/* The rollback has brought back what it had removed, also of a circle. */
+		/* The rollback has restored all rows, also those of a circle. */
 		sweep_dismantle_free(&batch->kept->dismantling);
 		batch->kept->circles = NULL;
-		/* The locks of tables have gone, too. */
+		/* Tables are not locked any more, so plans are checked again. */
 		batch->kept->cascade->batch++;
 		if (!batch->kept->cascade->locks && (error->sqlerrcode == ERRCODE_FOREIGN_KEY_VIOLATION || error->sqlerrcode == ERRCODE_RESTRICT_VIOLATION))
 		{
-			/* Other sessions have added rows below those that were counted, or a trigger has; from now on all are locked. */
+			/* Other sessions, or a trigger, have added rows below the counted ones; from now on counted rows are locked. */
 			batch->kept->cascade->locks = true;
 			FreeErrorData(error);
 			continue;
@@ -78,7 +78,7 @@ sweep_range_remove_roots(SweepRangeBatch *batch)
 			held = leave_root(batch, &tried);
 		else
 		{
-			/* Other sessions hold something below one of many rows. The batch tries one row at a time to find which. */
+			/* Other sessions have locked rows below one of many rows. The batch tries one row at a time to find which. */
 			batch->limit = 1;
 			batch->is_full = true;
 			(void) sweep_range_find_edge(batch);
@@ -88,7 +88,7 @@ sweep_range_remove_roots(SweepRangeBatch *batch)
 	sweep_range_report(batch);
 }
 
-/* The one row that a batch has tried waits for another session: the batch is this row, and is over. Returns it. */
+/* Ends a batch whose only row could not be deleted because of the lock of another session. Returns the row. */
 static const SweepCascadeRows *
 leave_root(SweepRangeBatch *batch, const SweepRangeBatch *tried)
 {
@@ -101,7 +101,7 @@ leave_root(SweepRangeBatch *batch, const SweepRangeBatch *tried)
 	return batch->roots;
 }
 
-/* Returns the error with which the batch has been rolled back. A job's own lock_timeout stands. */
+/* Returns the error for which the batch was rolled back, or NULL. A lock_timeout of the job itself is not changed. */
 static ErrorData *
 try_roots(SweepRangeBatch *batch)
 {
@@ -141,8 +141,8 @@ try_work(void *arg)
 }
 
 /*
- * Reads and locks the rows of the batch, and counts what goes with them. False when all of that is more than a batch may touch, and
- * fewer rows are to be tried. The next batch begins with the number that has fitted into this one, or more when there was room.
+ * Reads and locks the rows of the batch, and counts the affected rows. False when these are more than a batch may touch, and fewer
+ * rows are to be tried. The next batch begins with the number of rows that have fitted into this one, or more if there was room.
  */
 static bool
 count_roots(SweepRangeBatch *batch)
@@ -166,7 +166,7 @@ count_roots(SweepRangeBatch *batch)
 		batch->limit = Max(1, batch->limit / 2);
 		return false;
 	}
-	/* A batch without any looks at as many rows as it may. */
+	/* A batch that has found no row to delete reads as many rows as it may. */
 	if (roots->count == 0 && batch->limit < batch->size && !batch->is_full)
 	{
 		batch->limit = batch->size;
@@ -177,7 +177,7 @@ count_roots(SweepRangeBatch *batch)
 	return true;
 }
 
-/* The rows outlive the subtransaction. */
+/* Reads and locks the rows, in the memory of the batch: they are needed after the subtransaction. */
 static void
 read_roots(SweepRangeBatch *batch)
 {
@@ -203,7 +203,7 @@ read_roots(SweepRangeBatch *batch)
 	set_places(batch, batch->roots);
 }
 
-/* There may be more rows in the blocks of the batch: the next one begins behind the last of these. */
+/* There may be more rows in the blocks of the batch: the next batch begins after the last row of this one. */
 static void
 end_with_last(SweepRangeBatch *batch)
 {
@@ -217,7 +217,7 @@ end_with_last(SweepRangeBatch *batch)
 	batch->upto = sweep_range_merge(batch->upto, sweep_detail_read(psprintf("{\"after\": [\"(%u,%u)\"]}", ItemPointerGetBlockNumber(last), ItemPointerGetOffsetNumber(last))));
 }
 
-/* The rows that the next statements leave out, or do; NULL = none. */
+/* Sets the rows that the next statements leave out or delete; NULL = none. */
 static void
 set_places(SweepRangeBatch *batch, const SweepCascadeRows *rows)
 {
@@ -225,7 +225,7 @@ set_places(SweepRangeBatch *batch, const SweepCascadeRows *rows)
 	batch->tables = rows != NULL ? sweep_cascade_tables(rows) : (Datum) 0;
 }
 
-/* Whether something deep below the row cannot be deleted; asked before anything of it goes. */
+/* Whether rows deep below the row cannot be deleted; checked before any row is. */
 static bool
 keeps_below(SweepRangeBatch *batch)
 {
@@ -238,8 +238,8 @@ keeps_below(SweepRangeBatch *batch)
 }
 
 /*
- * A row that does not fit. True when it is to be deleted now, because the rest of it fits, or because its rows refer to each other in a
- * circle; else the batch is done, and the row stays for the next one, or for good.
+ * Works on a row that does not fit into a batch. True when the row is to be deleted now, because the rest of it fits, or because its
+ * rows refer to each other in a circle; else the batch has done its work, and the row is left for the next batch, or stays for good.
  */
 static bool
 remove_large(SweepRangeBatch *batch)
@@ -274,7 +274,7 @@ remove_large(SweepRangeBatch *batch)
 	return false;
 }
 
-/* Counts a row that stays once, although further passes find it again. */
+/* Leaves a row that stays; it is counted once, although further passes find it again. */
 static void
 leave_large(SweepRangeBatch *batch, const char *counter)
 {
@@ -288,7 +288,7 @@ leave_large(SweepRangeBatch *batch, const char *counter)
 	if (strcmp(counter, "circle") == 0 && !kept->has_warned)
 		ereport(WARNING,
 				(errmsg("rows of \"%s\" stay: more than %lld rows refer to each other in a circle", get_rel_name(root->tables[0]), (long long) batch->size * MAX_CIRCLE),
-				 errdetail("To delete one of them is to delete all, in one transaction."),
+				 errdetail("Deleting one of them deletes all, in one transaction."),
 				 errhint("Break the circle by an UPDATE, or raise batch_size: a circle of up to %d times that many rows goes at once.", MAX_CIRCLE)));
 	kept->has_warned |= strcmp(counter, "circle") == 0;
 	if (batch->tied)
@@ -297,7 +297,7 @@ leave_large(SweepRangeBatch *batch, const char *counter)
 		sweep_range_advance(batch);
 }
 
-/* Rows that other sessions hold: the pass goes on behind them, and another one follows. Each is reported once. */
+/* Leaves rows that other sessions have locked to another pass, and reports each once. */
 static void
 report_held(SweepRangeBatch *batch, const SweepCascadeRows *held)
 {
@@ -315,7 +315,7 @@ report_held(SweepRangeBatch *batch, const SweepCascadeRows *held)
 	batch->cursor = sweep_range_merge(batch->cursor, sweep_detail_read("{\"" SWEEP_RANGE_LEFT "\": true}"));
 }
 
-/* Other rows have the same key, so the cursor cannot tell that these are to be left out. */
+/* Remembers rows to be left out: others have the same key, so the cursor cannot move past them. */
 static void
 skip(SweepRangeBatch *batch, const SweepCascadeRows *rows)
 {

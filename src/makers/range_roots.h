@@ -1,6 +1,6 @@
 /*
  * range_roots.h
- *		A batch that deletes rows with which rows of other tables go.
+ *		A batch of rows whose deletion deletes or changes rows of other tables.
  */
 #ifndef SWEEP_RANGE_ROOTS_H
 #define SWEEP_RANGE_ROOTS_H
@@ -8,8 +8,8 @@
 #include "makers/range_batch.h"
 
 /*
- * Deletes as many rows of the batch as fit into it with all that goes with them, or a part of what goes with one that does not fit. Sets the
- * cursor and the detail. Rows that other sessions hold are left to a later pass.
+ * Deletes as many rows of the batch as fit into it with all rows that are affected, or some of the rows below one that does not fit. Sets
+ * the cursor and the detail. Rows that other sessions have locked are left to a later pass.
  */
 extern void sweep_range_remove_roots(SweepRangeBatch *batch);
 

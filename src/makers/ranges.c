@@ -1,19 +1,19 @@
 /*
  * ranges.c
- *		The step of the jobs that sweep.create_retention, create_backfill and create_copy make: a range of keys per batch.
+ *		The step of the jobs of sweep.create_retention, create_backfill and create_copy: a range of keys per batch.
  *
- * Called by step.c as any other step, as the role of the job. These jobs differ in the text of their statements. The step is
- * C because PL/pgSQL plans a statement on a table that is named in the args each time: a batch of 1000 rows took more than
- * half as long again.
+ * Called by step.c like any other step, as the role of the job. These jobs differ only in the text of their statements. The step
+ * is C because PL/pgSQL would plan a statement on a table that is named in the args each time, which made a batch of 1000 rows
+ * take more than 1.5 times as long.
  *
- * A batch with the cursor {"after": key}: "edge" finds the last key of the next batch, "work" does the rows after the cursor
- * up to that key. A deletion of a range is cheaper than one by picked keys. When fewer rows are left than a batch may have,
- * "rest" finds the last of them. Rows of one key cannot be told apart: an edge between two of them ends the batch "before"
- * that key. A batch that begins with the key does as many of these rows as it may ("pick"), and the cursor stays.
+ * For a batch with the cursor {"after": key}, "edge" finds the last key of the batch, and "work" deletes, moves or updates the rows after the
+ * cursor up to that key. A range is cheaper to delete than a list of keys. When fewer rows are left than fit into a batch, "rest" finds the last
+ * of them. A cursor cannot distinguish rows with the same key: if the edge is between two such rows, the batch ends "before" that key. A batch
+ * that begins with the key takes as many of its rows as it may ("pick"), and the cursor stays.
  *
- * A cursor with "part" is within a partition; the next partition follows when nothing is left. A cursor with "again" is that
- * of a further pass: the "epilogue" has found rows that were inserted before the cursor, or could not be done. Its value is
- * the number of passes that have done nothing since, so that the last one can report that.
+ * A cursor with "part" is within a partition; the next partition follows when nothing is left. A cursor with "again" is that of a
+ * further pass: the "epilogue" has found rows that were inserted before the cursor, or were left. Its value is the number of
+ * passes that have changed nothing since; after the last one the rows are reported.
  */
 #include "postgres.h"
 
@@ -42,8 +42,8 @@ static SweepStatement range_of_sql = {
 	.types = {INT8OID, INT4OID, OIDOID}};
 
 /*
- * When the oldest transaction in progress began that has written something. Whatever has written nothing yet inserts later than the
- * proof, whenever it has begun. A scheduler writes tables of sweep alone.
+ * Start of the oldest transaction in progress that has written something. A transaction without an xid has written nothing yet: all its rows
+ * will be newer than the proof. A scheduler only writes tables of sweep.
  */
 static SweepStatement open_since_sql = {
 	.text = "SELECT pg_catalog.min(t.since) FROM (SELECT a.xact_start FROM pg_catalog.pg_stat_activity a WHERE a.backend_xid IS NOT NULL AND a.pid <> pg_catalog.pg_backend_pid() "
@@ -57,14 +57,14 @@ static SweepStatement keep_proof_sql = {
 		"system_identifier = excluded.system_identifier, database = excluded.database",
 	.types = {INT8OID, JSONBOID, TIMESTAMPTZOID}};
 
-/* The answer of the epilogue. */
+/* Result of the epilogue. */
 typedef struct Rest
 {
-	bool		is_left;		/* rows could still be done */
+	bool		is_left;		/* rows are left that could be deleted, moved or updated */
 	int64		left;			/* how many; 0 = not counted */
-	int64		referenced;		/* rows that others keep */
+	int64		referenced;		/* rows that stay because others refer to them */
 	Jsonb	   *proof;			/* NULL = none */
-	TimestampTz open_since;		/* of the oldest transaction that the proof does not see; 0 = none */
+	TimestampTz open_since;		/* start of the oldest transaction that the proof does not see; 0 = none */
 } Rest;
 
 static void check_batch(HeapTupleHeader header);
@@ -163,14 +163,15 @@ read_batch(SweepRangeBatch *batch, HeapTupleHeader header)
 				 errmsg("this is the step of a job and was not called by one"),
 				 errhint("A batch has a size, args, as_of and a run_id.")));
 	batch->args = DatumGetJsonbP(args);
-	/* A cursor that is no object is not from this step. */
+	/* A cursor that is no object was not returned by this step. */
 	if (!nulls[BATCH_CURSOR] && JB_ROOT_IS_OBJECT(DatumGetJsonbP(cursor)))
 		batch->cursor = DatumGetJsonbP(cursor);
 }
 
 /*
- * A statement of sweep.batched is kept as PostgreSQL writes it: names of pg_catalog have no schema. Where the search_path of the job has
- * another schema before that, pg_catalog comes first; triggers and functions find all that they would find. Returns the level of the setting, 0 = none.
+ * A statement of sweep.batched is stored as PostgreSQL writes it, without the schema in names of pg_catalog. If the search_path of the job has
+ * another schema before pg_catalog, pg_catalog is put first; triggers and functions still find all other names. Returns the nest level of the
+ * setting, 0 = none.
  */
 static int
 enter_path(const SweepRangeBatch *batch)
@@ -188,7 +189,7 @@ enter_path(const SweepRangeBatch *batch)
 	return nest_level;
 }
 
-/* A share looks for its range once. Until one of its batches is committed, it goes on where the share before it was in the range. */
+/* Reads the range of the share once. Until one of its batches has committed, the share begins where an earlier share of this range has stopped. */
 static void
 find_range(SweepRangeBatch *batch)
 {
@@ -204,7 +205,7 @@ find_range(SweepRangeBatch *batch)
 		batch->cursor = kept->range_cursor;
 }
 
-/* A cursor of other columns than the key's, or of a partition that was dropped, is dropped. */
+/* Discards a cursor that has other columns than the key, or whose partition was dropped. */
 static void
 choose_statements(SweepRangeBatch *batch)
 {
@@ -227,8 +228,8 @@ choose_statements(SweepRangeBatch *batch)
 }
 
 /*
- * With other columns, types or collations the key has another order, and other columns may be to be moved or copied, also by a first batch.
- * Only tables that were altered are looked at.
+ * Raises an error if the key was given other columns, types or collations, and so another order; or, also in a first batch, if other
+ * columns are to be moved or copied. Only tables that may have been altered are checked.
  */
 static void
 check_ordering(SweepRangeBatch *batch)
@@ -240,7 +241,7 @@ check_ordering(SweepRangeBatch *batch)
 		(void) sweep_range_execute(batch, RANGE_ORDERING);
 }
 
-/* True when the prologue has done the batch itself. */
+/* True when the prologue has done the work of the batch. */
 static bool
 do_prologue(SweepRangeBatch *batch)
 {
@@ -273,16 +274,16 @@ do_range(SweepRangeBatch *batch)
 			sweep_range_advance(batch);
 		sweep_range_report(batch);
 	}
-	/* A pass that has done rows sets the number of vain passes to zero. */
+	/* A batch that has changed rows resets the number of passes without changes. */
 	if (batch->done > 0 && sweep_range_value(batch->cursor, "again", &buffer) != NULL)
 		batch->cursor = sweep_range_merge(batch->cursor, sweep_detail_read("{\"again\": 0}"));
 	return true;
 }
 
 /*
- * A run may begin with a key of an earlier one that its column does not take any more: a value of an enum was renamed, or the column has
- * another type. The pass begins anew then, where rows that were done are known by that. Not where the condition, or the value of a row,
- * has raised the error: the pass would come to it again, and end before it with each run that has a limit.
+ * The column may not accept the key of an earlier run any more: a value of an enum was renamed, or the column has another type. If rows
+ * that were done can be recognized ("restarts"), the pass then begins anew. It does not when the condition, or a value of a row, has
+ * raised the error: a new pass would fail there again, and runs with a limit might end before that place each time.
  */
 static bool
 find_edge(SweepRangeBatch *batch)
@@ -325,7 +326,7 @@ is_of_value(const ErrorData *error)
 	return ERRCODE_TO_CATEGORY(error->sqlerrcode) == ERRCODE_DATA_EXCEPTION || error->sqlerrcode == ERRCODE_CHECK_VIOLATION;
 }
 
-/* Whether there are rows of the key that were not tried. */
+/* Whether rows of the key were not tried yet. */
 static bool
 is_more_of_key(SweepRangeBatch *batch)
 {
@@ -361,7 +362,7 @@ is_left(SweepRangeBatch *batch)
 	Rest		rest = look_for_rest(batch);
 	bool		is_left = rest.is_left || was_held;
 
-	/* Without rows that other sessions hold, another pass would do as little as the last one. */
+	/* If no row was left because of locks, another pass would change as little as the last one. */
 	if (is_left && vain < (statements->checked || was_held ? MAX_VAIN_PASSES : 1))
 	{
 		batch->cursor = begin_again(batch->cursor, vain + 1);
@@ -396,7 +397,7 @@ report_rest(SweepRangeBatch *batch, const char *counter, int64 count)
 		batch->detail = sweep_range_merge(batch->detail, sweep_detail_read(psprintf("{\"%s\": " INT64_FORMAT "}", counter, count)));
 }
 
-/* The cursor of a pass that begins: of the one before it, only the bound of a deletion stays. */
+/* The cursor for the start of a pass. From the pass before, it only keeps the bound of a deletion. */
 static Jsonb *
 begin_again(Jsonb *cursor, int vain)
 {
@@ -407,7 +408,7 @@ begin_again(Jsonb *cursor, int vain)
 	return sweep_range_merge(cursor, sweep_detail_read(psprintf("{\"again\": %d}", vain)));
 }
 
-/* A retention has the index of the age; any other condition may have none. */
+/* The epilogue of a retention is planned to use the index of the age; another condition may have no index. */
 static Rest
 look_for_rest(SweepRangeBatch *batch)
 {

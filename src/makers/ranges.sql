@@ -1,11 +1,10 @@
 --
 -- Common parts of the makers of retention, backfill and copy: the table, the index whose ranges are the batches, and the
--- statements of a batch. ranges.c executes these, and documents their order.
+-- statements of a batch. ranges.c executes the statements, and documents their order.
 --
--- Statements are made of names that were looked up and are quoted, of values as constants, and of texts of the user that
--- are whole expressions by themselves. All operators and functions are qualified, for they run with the search_path of the job.
--- Their parameters: $1 the size, $2 the cursor, $3 as_of, $4 the last key of the batch as a cursor, $5 the run,
--- $6 and $7 the places of rows, and their tables.
+-- Statements are built from names that were looked up and quoted, from values as constants, and from texts of the user that are checked to be
+-- whole expressions. All operators and functions are qualified, because statements are executed with the search_path of the job. Parameters: $1
+-- size, $2 cursor, $3 as_of, $4 last key of the batch as a cursor, $5 run_id, $6 and $7 places of rows and their tables.
 --
 CREATE TYPE sweep._statements AS (
 	prologue     text,
@@ -31,33 +30,33 @@ CREATE TYPE sweep._statements AS (
 	cascading    oid
 );
 COMMENT ON TYPE sweep._statements IS 'the statements of a batch that is a range of keys';
-COMMENT ON COLUMN sweep._statements.prologue IS 'before each batch, returns rows (not null: that was the batch), cursor and detail; NULL: none';
-COMMENT ON COLUMN sweep._statements.edge IS 'returns the last key of the batch and, where keys are not unique, the next key, with whether it is the same';
-COMMENT ON COLUMN sweep._statements.rest IS 'returns the last key of what is left, and how many rows these are';
-COMMENT ON COLUMN sweep._statements.before IS 'returns the next smaller key than $4';
-COMMENT ON COLUMN sweep._statements.work IS 'does the rows behind the cursor up to $4';
-COMMENT ON COLUMN sweep._statements.pick IS 'does at most $1 rows whose key is $4';
-COMMENT ON COLUMN sweep._statements.roots IS 'returns the places and keys of the rows of the range, with which others go; pick then does those at the places that it gets, and there is no work; NULL: none go';
-COMMENT ON COLUMN sweep._statements.same_roots IS 'the same of at most $1 rows whose key is $4; where none go, whether there are such rows';
-COMMENT ON COLUMN sweep._statements.epilogue IS 'when there is nothing behind the cursor, returns whether anything is left, how many rows that is, how many others keep (NULL: not counted), and a proof of what is gone; NULL: that is not asked';
-COMMENT ON COLUMN sweep._statements.ordering IS 'raises when the key of the cursor has another order by now, or other columns are to be taken; NULL: that does not matter';
-COMMENT ON COLUMN sweep._statements.reads IS 'raises when the key of the cursor has a value that its column does not take; asked when edge has raised';
+COMMENT ON COLUMN sweep._statements.prologue IS 'executed before each batch; returns rows (not null: the batch is done), cursor and detail; NULL: none';
+COMMENT ON COLUMN sweep._statements.edge IS 'returns the last key of the batch and, if keys are not unique, the next key, and whether both are equal';
+COMMENT ON COLUMN sweep._statements.rest IS 'returns the last key of the remaining rows, and their number';
+COMMENT ON COLUMN sweep._statements.before IS 'returns the greatest key that is smaller than $4';
+COMMENT ON COLUMN sweep._statements.work IS 'deletes, moves, updates or copies the rows after the cursor up to $4';
+COMMENT ON COLUMN sweep._statements.pick IS 'does the same with at most $1 rows whose key is $4';
+COMMENT ON COLUMN sweep._statements.roots IS 'returns the places and keys of the rows of the range, if deleting them affects other rows; pick then deletes the rows at given places, and work is not used; NULL: no other rows are affected';
+COMMENT ON COLUMN sweep._statements.same_roots IS 'the same for at most $1 rows whose key is $4; if no other rows are affected, finds whether there are such rows';
+COMMENT ON COLUMN sweep._statements.epilogue IS 'executed when there are no rows after the cursor; returns whether rows are left, how many, how many of them are referred to (NULL: not counted), and a proof; NULL: not checked';
+COMMENT ON COLUMN sweep._statements.ordering IS 'raises when the order of the key has changed since the cursor was set, or other columns are to be taken; NULL: not checked';
+COMMENT ON COLUMN sweep._statements.reads IS 'raises when the key of the cursor has a value that its column does not accept; executed when edge has raised an error';
 COMMENT ON COLUMN sweep._statements.key IS 'the columns of the key, as they are in the cursor';
-COMMENT ON COLUMN sweep._statements.part IS 'the partition that they are for; NULL: the table as a whole';
-COMMENT ON COLUMN sweep._statements.next_part IS 'the cursor that the next partition begins with; NULL: there is none';
-COMMENT ON COLUMN sweep._statements.counter IS 'how the detail calls the rows that were done';
-COMMENT ON COLUMN sweep._statements.rest_counter IS 'how it calls those that were looked at and left; NULL: not counted';
-COMMENT ON COLUMN sweep._statements.checked IS 'whether work returns the number of its rows, and the key of a row that would be done again';
-COMMENT ON COLUMN sweep._statements.restarts IS 'whether a cursor of another key is forgotten; otherwise it is an error';
-COMMENT ON COLUMN sweep._statements.custom IS 'whether they are planned anew for each batch, because they join other tables: how, depends on the size of the range; NULL: no';
+COMMENT ON COLUMN sweep._statements.part IS 'the partition that the statements are for; NULL: the whole table';
+COMMENT ON COLUMN sweep._statements.next_part IS 'the cursor with which the next partition begins; NULL: there is none';
+COMMENT ON COLUMN sweep._statements.counter IS 'key of the detail for the number of rows done';
+COMMENT ON COLUMN sweep._statements.rest_counter IS 'key of the detail for the number of rows read and left; NULL: not counted';
+COMMENT ON COLUMN sweep._statements.checked IS 'whether work returns the number of its rows, and the key of a row that a later batch would do again';
+COMMENT ON COLUMN sweep._statements.restarts IS 'whether a cursor of another key is discarded; otherwise it is an error';
+COMMENT ON COLUMN sweep._statements.custom IS 'whether they are planned for each batch, because they join other tables and the best plan depends on the size of the range; NULL: no';
 COMMENT ON COLUMN sweep._statements.parts IS 'array of the partitions that are processed one by one; NULL: none';
-COMMENT ON COLUMN sweep._statements.cascading IS 'the table with whose rows others go; NULL: none do';
+COMMENT ON COLUMN sweep._statements.cascading IS 'the table whose deleted rows affect other rows; NULL: none';
 
 CREATE FUNCTION sweep._check_condition(condition text) RETURNS void
 	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'sweep_fragment_check_condition';
 COMMENT ON FUNCTION sweep._check_condition(text) IS 'raises unless the text is a single expression without parameters';
 
--- A text that only looks like having one costs no more than a plan per batch.
+-- A false match only costs one plan per batch.
 CREATE FUNCTION sweep._has_select(fragment text) RETURNS boolean
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -69,10 +68,11 @@ COMMENT ON FUNCTION sweep._has_select(text) IS 'whether a condition, or what is 
 
 CREATE FUNCTION sweep._set_columns(assignments text) RETURNS text[]
 	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'sweep_fragment_set_columns';
-COMMENT ON FUNCTION sweep._set_columns(text) IS 'the columns that are set; raises unless the text is nothing but what stands behind SET';
+COMMENT ON FUNCTION sweep._set_columns(text) IS 'the columns that are set; raises unless the text is a list of assignments, as after SET';
 
 -- ------------------------------------------------------------------ the table
--- One without a schema is looked for in the search_path of the caller, as the role of the job would; what is stored has its schema.
+-- A name without a schema is looked up in the search_path of the caller, with the rights of the role of the job; the stored name
+-- has its schema.
 CREATE FUNCTION sweep._find_table(argument text, name text, role oid) RETURNS regclass
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -86,7 +86,7 @@ BEGIN
 	END IF;
 	BEGIN
 		parts := pg_catalog.parse_ident(name);
-		-- A number is no name, and tables of pg_temp and pg_catalog are excluded.
+		-- Numbers (OIDs) are not accepted, nor are tables of pg_temp and pg_catalog.
 		IF pg_catalog.cardinality(parts) = 2 THEN
 			found := pg_catalog.to_regclass(name);
 		ELSIF pg_catalog.cardinality(parts) = 1 AND role IS NOT NULL THEN
@@ -132,7 +132,7 @@ BEGIN
 			HINT = 'A job runs in a session of its own, which does not see it.';
 	END IF;
 	PERFORM sweep._check_heirs(relation);
-	-- Some of the statements would find no rows there, and the run would succeed.
+	-- For a distributed table some of the statements would find no rows, and the run would succeed.
 	IF pg_catalog.to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL THEN
 		EXECUTE 'SELECT EXISTS (SELECT FROM pg_catalog.pg_dist_partition WHERE logicalrelid = $1)' INTO distributed USING relation;
 		IF distributed THEN
@@ -154,7 +154,7 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION sweep._check_table(text, regclass, text[]) IS 'raises unless it is a table through which the role can go in batches';
+COMMENT ON FUNCTION sweep._check_table(text, regclass, text[]) IS 'raises unless it is a table that the role can process in batches';
 
 CREATE FUNCTION sweep._column_list(columns text[]) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
@@ -163,7 +163,7 @@ BEGIN
 	RETURN (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(u.name), ', ' ORDER BY u.n) FROM pg_catalog.unnest(columns) WITH ORDINALITY AS u (name, n));
 END
 $$;
-COMMENT ON FUNCTION sweep._column_list(text[]) IS 'names, quoted, as they stand in a list';
+COMMENT ON FUNCTION sweep._column_list(text[]) IS 'a list of quoted names, separated by commas';
 
 CREATE FUNCTION sweep._qualified_list(alias text, columns text[]) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
@@ -193,7 +193,7 @@ END
 $$;
 COMMENT ON FUNCTION sweep._relation_name(regclass) IS 'its name alone, as it is: the alias that it has in the statements';
 
--- By its own name in either case, so that what the user has written means the same.
+-- The alias is the name of the table, also for a partition, so that texts of the user have the same meaning.
 CREATE FUNCTION sweep._source(relation regclass, part regclass) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -201,17 +201,17 @@ BEGIN
 	RETURN (SELECT pg_catalog.format('%s AS %I', sweep._table_name(coalesce(part, relation)), c.relname) FROM pg_catalog.pg_class c WHERE c.oid = relation);
 END
 $$;
-COMMENT ON FUNCTION sweep._source(regclass, regclass) IS 'what stands behind FROM for a table, or for a part of it';
+COMMENT ON FUNCTION sweep._source(regclass, regclass) IS 'the FROM item for a table, or for a partition of it';
 
 CREATE FUNCTION sweep._job_meaning(role text, settings jsonb) RETURNS jsonb
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	-- Settings that are no object are refused when the job is created.
+	-- Settings that are no JSON object are ignored here; they are refused when the job is created.
 	RETURN sweep._run_meaning(sweep._role_oid(role), CASE pg_catalog.jsonb_typeof(settings) WHEN 'object' THEN settings END);
 END
 $$;
-COMMENT ON FUNCTION sweep._job_meaning(text, jsonb) IS 'the settings that decide the meaning of texts in a job that is being made';
+COMMENT ON FUNCTION sweep._job_meaning(text, jsonb) IS 'the settings that decide the meaning of texts in a job that is being created';
 
 CREATE FUNCTION sweep._check_fragment(role text, statement text, settings jsonb) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -225,7 +225,7 @@ EXCEPTION WHEN undefined_table OR undefined_function OR undefined_object THEN
 		HINT = pg_catalog.format('Write names with their schema. The job would run with search_path %s.', meaning ->> 'search_path');
 END
 $$;
-COMMENT ON FUNCTION sweep._check_fragment(text, text, jsonb) IS 'has a statement with what the user has written in it analysed, as the role of the job and with its settings';
+COMMENT ON FUNCTION sweep._check_fragment(text, text, jsonb) IS 'analyses a statement that contains a text of the user, as the role of the job and with its settings';
 
 -- ------------------------------------------------------------------ the key
 CREATE FUNCTION sweep._index_expression(index oid) RETURNS text
@@ -234,14 +234,14 @@ AS $$
 DECLARE
 	definition constant pg_catalog.text := pg_catalog.pg_get_indexdef(index, 1, false);
 BEGIN
-	-- A call of a function is written without parentheses.
+	-- pg_get_indexdef() writes a function call without parentheses around it.
 	RETURN CASE WHEN definition LIKE '(%' THEN definition ELSE pg_catalog.format('(%s)', definition) END;
 END
 $$;
-COMMENT ON FUNCTION sweep._index_expression(oid) IS 'the expression that an index begins with, in parentheses, its names qualified';
+COMMENT ON FUNCTION sweep._index_expression(oid) IS 'the expression with which an index begins, in parentheses, with qualified names';
 
--- In PL/pgSQL also where it is one expression: a function in SQL is planned at each call, and these are called for each partition.
--- Since version 18 a NOT NULL may be NOT VALID: rows from before it may have a null.
+-- PL/pgSQL although it is one expression: a function in SQL is planned at each call, and these are called for each partition.
+-- Since version 18 a NOT NULL constraint may be NOT VALID: older rows may have a null.
 CREATE FUNCTION sweep._never_null(relation oid, attnum int) RETURNS boolean
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -252,8 +252,8 @@ END
 $$;
 COMMENT ON FUNCTION sweep._never_null(oid, int) IS 'whether no row of a table has a null in a column; false for no column';
 
--- Only of columns whose order and equality are the plain ones, all in the same direction: then a comparison of rows is a range of
--- the index. The first column may be null, which is in no range, and may be an expression; the others may not.
+-- Only columns with a default operator class of pg_catalog and their own collation, all in one direction: then a row comparison
+-- is a range of the index. The first column may be nullable (a null is in no range) and may be an expression; the others may not.
 CREATE FUNCTION sweep._index_key(index oid, OUT columns text[], OUT nulls text[]) RETURNS record
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -273,7 +273,7 @@ BEGIN
 		WHERE p.fits;
 END
 $$;
-COMMENT ON FUNCTION sweep._index_key(oid) IS 'the leading columns of an index by which rows can be gone through in ranges, the first of which may be an expression in parentheses, and where their nulls are; NULL: none';
+COMMENT ON FUNCTION sweep._index_key(oid) IS 'the leading columns of an index that can be read in ranges, the first of which may be an expression in parentheses, and where their nulls are; NULL: none';
 
 CREATE FUNCTION sweep._is_unique(relation regclass, columns text[]) RETURNS boolean
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
@@ -287,8 +287,9 @@ END
 $$;
 COMMENT ON FUNCTION sweep._is_unique(regclass, text[]) IS 'whether no two rows without nulls have the same values in these columns';
 
--- A key in a cursor is text that makes the same value again: JSON of an array, a row or a jsonb does not, nor does a floating-point number with the
--- digits that a role wants to see, nor a range of moments in its DateStyle, where a zone may have a name that is read as another one.
+-- In a cursor, a value of the key must be text from which the same value can be read. That is not so for the JSON of an array, a row or a jsonb,
+-- nor for a floating-point number with the extra_float_digits of a role, nor for a range of timestamps in its DateStyle, in which the
+-- abbreviation of a time zone may be read as another zone.
 CREATE FUNCTION sweep._key_value(value anyelement) RETURNS jsonb
 	LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 SET datestyle = 'ISO, MDY' SET intervalstyle = 'postgres'
 AS $$
@@ -296,9 +297,10 @@ BEGIN
 	RETURN pg_catalog.to_jsonb(pg_catalog.format('%s', value));
 END
 $$;
-COMMENT ON FUNCTION sweep._key_value(anyelement) IS 'a column of the key as it is in a cursor, where plain JSON is not enough';
+COMMENT ON FUNCTION sweep._key_value(anyelement) IS 'the value of a key column for a cursor, if plain JSON is not enough';
 
--- An expression as PostgreSQL writes it, which is in parentheses, or the name of a column. The collation of a column is that of its type unless it says so.
+-- name: the name of a column, or an expression as PostgreSQL writes it, in parentheses. COLLATE is added if a column has another collation than
+-- its type.
 CREATE FUNCTION sweep._key_expression(relation regclass, name text, OUT expression text, OUT type text, OUT value_format text) RETURNS record
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -331,14 +333,14 @@ END
 $$;
 COMMENT ON FUNCTION sweep._key_list(regclass, text[]) IS 'the columns of a subquery k that sweep._key_json reads';
 
--- In SQL: the key that a cursor has, and comparisons with it.
+-- The next functions return SQL texts: the key of a cursor, and comparisons with it.
 CREATE FUNCTION sweep._key_compare(relation regclass, columns text[], operator text, source text) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN (SELECT CASE pg_catalog.cardinality(columns) WHEN 1 THEN pg_catalog.min(k.name) || o.compare || pg_catalog.min(k.value)
 			ELSE pg_catalog.format('ROW(%s)%sROW(%s)', pg_catalog.string_agg(k.name, ', ' ORDER BY k.n), o.compare, pg_catalog.string_agg(k.value, ', ' ORDER BY k.n))
-			-- Repeats the condition for the first column alone, by which the planner leaves out partitions.
+			-- Repeats the condition for the first column alone, because the planner needs it for partition pruning.
 			|| CASE operator WHEN '=' THEN '' ELSE pg_catalog.format(' AND %s OPERATOR(pg_catalog.%s=) %s', pg_catalog.min(k.name) FILTER (WHERE k.n = 1),
 				pg_catalog.left(operator, 1), pg_catalog.min(k.value) FILTER (WHERE k.n = 1)) END END
 		FROM (SELECT u.n, e.expression AS name, pg_catalog.format('((%s OPERATOR(pg_catalog.#>>) ''{after,%s}'')::%s)', source, u.n - 1, e.type) AS value
@@ -378,10 +380,10 @@ BEGIN
 		FROM pg_catalog.unnest(columns) WITH ORDINALITY AS u (name, n) CROSS JOIN LATERAL sweep._key_expression(relation, u.name) AS e);
 END
 $$;
-COMMENT ON FUNCTION sweep._key_order(regclass, text[], text[], boolean) IS 'what stands behind ORDER BY, from the smallest key or, down, from the largest';
+COMMENT ON FUNCTION sweep._key_order(regclass, text[], text[], boolean) IS 'the ORDER BY list, from the smallest key on, or (down) from the largest';
 
--- With another collation or type the keys have another order: those behind the cursor are others, and so are those up to a bound. Numbers of ids
--- keep it when they become longer, and so do texts.
+-- With another collation or type the keys have another order, and other keys are after the cursor or up to a bound. The order stays the same
+-- when integers or texts get a longer type.
 CREATE FUNCTION sweep._key_ordering(relation text, key text[]) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -394,7 +396,7 @@ END
 $$;
 COMMENT ON FUNCTION sweep._key_ordering(text, text[]) IS 'what decides the order of a key: its columns, with their types and collations';
 
--- The table may be another one of that name, also after a restore: its columns have other numbers then.
+-- Another table may have that name, also after a restore; then the columns have other numbers.
 CREATE FUNCTION sweep._check_ordering(relation text, key text[], cursor jsonb, advice text) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -405,7 +407,7 @@ DECLARE
 	order_before constant pg_catalog.text := pg_catalog.regexp_replace(known, columns, '', 'g');
 	order_now constant pg_catalog.text := pg_catalog.regexp_replace(ordering, columns, '', 'g');
 BEGIN
-	-- A number was no text when it was written there by an older version.
+	-- An older version stored no order for keys that are numbers.
 	IF order_before <> order_now OR order_before = order_now AND known <> ordering AND pg_catalog.split_part(known, '.', 1) = pg_catalog.split_part(ordering, '.', 1)
 			OR known IS NULL AND EXISTS (SELECT FROM pg_catalog.unnest(key) WITH ORDINALITY AS u (name, n) JOIN pg_catalog.pg_attribute a ON a.attrelid = pg_catalog.to_regclass(relation) AND a.attname = u.name AND a.attcollation <> 0
 				WHERE pg_catalog.jsonb_typeof(cursor -> 'after' -> (u.n - 1)::int) = 'number') THEN
@@ -416,7 +418,7 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION sweep._check_ordering(text, text[], jsonb, text) IS 'raises when the key that a cursor is of has another order by now; the advice is the hint';
+COMMENT ON FUNCTION sweep._check_ordering(text, text[], jsonb, text) IS 'raises when the order of the key of a cursor has changed; advice: the hint';
 
 CREATE FUNCTION sweep._range(relation regclass, columns text[], first boolean) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
@@ -425,10 +427,10 @@ BEGIN
 	RETURN (SELECT CASE WHEN first THEN '' ELSE sweep._key_compare(relation, columns, '>', '$2') || ' AND ' END || sweep._key_compare(relation, columns, '<=', '$4'));
 END
 $$;
-COMMENT ON FUNCTION sweep._range(regclass, text[], boolean) IS 'a condition: the row is of the batch, behind the cursor, if any, and not behind its last key';
+COMMENT ON FUNCTION sweep._range(regclass, text[], boolean) IS 'a condition: the row is in the batch, which is after the cursor, if any, up to its last key';
 
--- These statements find the edge of a batch of the rows that match the filter. JSON is made outside of the subquery: for one row,
--- and not for each row that is skipped.
+-- The statements that find the edge of a batch among the rows that match the filter. JSON is built outside of the subquery, for
+-- one row only, and not for each row that is skipped.
 CREATE FUNCTION sweep._edge_statements(relation regclass, part regclass, columns text[], nulls text[], filter text, first boolean) RETURNS sweep._statements
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -441,11 +443,11 @@ DECLARE
 	upwards constant pg_catalog.text := sweep._key_order(relation, columns, nulls, false);
 BEGIN
 	made.key := pg_catalog.array_to_string(columns, ', ');
-	-- Equal keys may be written in several ways.
+	-- Compares values, because equal keys may have different texts.
 	made.edge := pg_catalog.format('SELECT %s%s FROM (%s ORDER BY %s OFFSET ($1 OPERATOR(pg_catalog.-) 1) LIMIT %s) AS k',
 		json, CASE WHEN NOT is_unique THEN (SELECT ', ' || pg_catalog.string_agg(pg_catalog.format('k.sweep_%1$s OPERATOR(pg_catalog.=) pg_catalog.lag(k.sweep_%1$s) OVER ()', n), ' AND ')
 			FROM pg_catalog.generate_subscripts(columns, 1) AS n) END, behind, upwards, CASE WHEN is_unique THEN 1 ELSE 2 END);
-	-- JSON of the last one alone
+	-- builds JSON only for the last row
 	made.rest := pg_catalog.format('SELECT %s, k.sweep_count FROM (SELECT * FROM (SELECT *, pg_catalog.row_number() OVER () AS sweep_count FROM (%s ORDER BY %s LIMIT $1) AS b) AS n'
 		' ORDER BY sweep_count DESC LIMIT 1) AS k', json, behind, upwards);
 	IF NOT is_unique THEN
@@ -460,9 +462,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sweep._edge_statements(regclass, regclass, text[], text[], text, boolean) IS
-	'the statements that find the edge of a batch among the rows of a table, or of a part of it, for which the filter holds, behind the cursor or, first, from the start';
+	'the statements that find the edge of a batch among the rows of a table, or of a part of it, for which the filter holds: after the cursor or, first, from the start';
 
--- By the primary key, or by the columns that are named: an index must have them in this order, and tell all rows apart.
+-- The columns of the primary key, or those that are named: a unique index must have them in this order.
 CREATE FUNCTION sweep._ordered_key(relation regclass, order_by text, OUT columns text[], OUT nulls text[]) RETURNS record
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -497,4 +499,4 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION sweep._ordered_key(regclass, text) IS 'the columns whose index gives the order of the batches, and where their nulls are in it; raises when there is no such index';
+COMMENT ON FUNCTION sweep._ordered_key(regclass, text) IS 'the columns of the index that gives the order of the batches, and where its nulls are; raises when there is no such index';

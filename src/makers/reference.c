@@ -1,15 +1,15 @@
 /*
  * reference.c
- *		Whether a row of another owner's table refers to a row.
+ *		Checks whether rows of another owner's table refer to a row.
  *
- * Called from the statements of a retention (retention.sql). To read or plan a table of another owner as the role of the job
- * would execute code of its owner as that role: policies, expressions of indexes, casts of the owner's types. PostgreSQL
- * checks a foreign key as the owner of such a table, by the columns and operators of the key alone, with row security off.
- * This file does the same, and discards settings that are changed meanwhile.
+ * Called from the statements of a retention (retention.sql). Reading or planning such a table as the role of the job would
+ * execute code of its owner as that role: policies, index expressions, casts of the owner's types. PostgreSQL checks a foreign
+ * key as the owner of the table, by the columns and operators of the key alone, with row security off. This file does the same,
+ * and discards settings that are changed meanwhile.
  *
- * sweep._reference_queries makes the statements from the catalogue; the caller provides values of the types of the key only.
- * With ON DELETE CASCADE, each row that would be deleted is checked for rows that refer to it, table by table, each as its
- * owner. The statements are kept during the calling statement.
+ * sweep._reference_queries generates the statements from the catalogue; the caller only provides values of the types of the key.
+ * With ON DELETE CASCADE, the rows that would be deleted are also checked for rows that refer to them, each table as its owner.
+ * The statements are kept for the duration of the calling statement.
  */
 #include "postgres.h"
 
@@ -36,9 +36,9 @@ typedef struct Reference
 {
 	int			depth;
 	Oid			relation;		/* the referring table */
-	Oid		   *types;			/* of the key */
+	Oid		   *types;			/* of the key columns */
 	int			count;
-	int			first_column;	/* of the key, in the rows of the key above it */
+	int			first_column;	/* where its key begins in the rows of the key above it */
 	char	   *text;
 	SweepPlan  *plan;			/* NULL = not prepared yet */
 } Reference;

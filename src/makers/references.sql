@@ -1,5 +1,5 @@
 --
--- Foreign keys that refer to a table whose rows are to be deleted: what keeps a row, and the check that it can be asked.
+-- Foreign keys that refer to a table whose rows are to be deleted: which rows they keep, and the checks whether that can be found out.
 --
 CREATE FUNCTION sweep._referencing(relation regclass, parent_alias text, child_alias text)
 	RETURNS TABLE (fk oid, name text, child regclass, columns text[], keys text[], types oid[], joined text, action "char")
@@ -8,7 +8,8 @@ AS $$
 BEGIN
 	RETURN QUERY SELECT c.oid, c.conname::pg_catalog.text, c.conrelid::pg_catalog.regclass, pg_catalog.array_agg(a.attname::pg_catalog.text ORDER BY k.n),
 			pg_catalog.array_agg(p.key ORDER BY k.n), pg_catalog.array_agg(r.atttypid ORDER BY k.n),
-			-- With the types of the operator: there may be another one of that name in its schema, for those of the columns.
+			-- Casts to the argument types of the operator, because its schema may have another operator of that name for the
+			-- types of the columns.
 			pg_catalog.string_agg(pg_catalog.format('%s%s OPERATOR(%I.%s) %I.%I%s%s', p.key,
 				sweep._cast_to(r.atttypid, o.oprleft), n.nspname, o.oprname, child_alias, a.attname, sweep._cast_to(a.atttypid, o.oprright), sweep._collation_of(a.attcollation, r.attcollation)), ' AND ' ORDER BY k.n),
 			c.confdeltype
@@ -18,17 +19,17 @@ BEGIN
 			JOIN pg_catalog.pg_operator o ON o.oid = c.conpfeqop[k.n] JOIN pg_catalog.pg_namespace n ON n.oid = o.oprnamespace
 			CROSS JOIN LATERAL (SELECT CASE WHEN parent_alias IS NULL THEN '$' || k.n ELSE pg_catalog.format('%I.%I', parent_alias, r.attname) END) AS p (key)
 		WHERE c.contype = 'f' AND c.confrelid = relation
-			-- Since version 18 it may be NOT ENFORCED: no row goes with another one by it, nor is kept.
+			-- Since version 18 a foreign key may be NOT ENFORCED: then it neither keeps rows nor deletes others.
 			AND pg_catalog.to_jsonb(c) -> 'conenforced' IS DISTINCT FROM 'false'
-			-- Partitions of a table that refers to it have a row of their own.
+			-- Leaves out the constraints of partitions of the referring table.
 			AND NOT EXISTS (SELECT FROM pg_catalog.pg_constraint p WHERE p.oid = c.conparentid AND p.confrelid = c.confrelid)
 		GROUP BY c.oid, c.conname, c.conrelid, c.confdeltype ORDER BY c.conname, c.conrelid;
 END
 $$;
 COMMENT ON FUNCTION sweep._referencing(regclass, text, text) IS
-	'the foreign keys that refer to a table, with the conditions that join the two; without an alias of the table its keys are parameters';
+	'the foreign keys that refer to a table, with the conditions that join both tables; without an alias of the table its keys are parameters';
 
--- Statements are analysed by the search_path of their job, which may have another schema before pg_catalog.
+-- Types have their schema, because statements are analysed with the search_path of the job, which may have another schema before pg_catalog.
 CREATE FUNCTION sweep._type_name(type oid, typmod int) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -38,7 +39,7 @@ BEGIN
 			CROSS JOIN LATERAL pg_catalog.format_type(t.oid, typmod) AS f (name) WHERE t.oid = type);
 END
 $$;
-COMMENT ON FUNCTION sweep._type_name(oid, int) IS 'a type in a statement: with its schema, unless the grammar of PostgreSQL knows it, as it does integer';
+COMMENT ON FUNCTION sweep._type_name(oid, int) IS 'the name of a type in a statement: with its schema, unless it is a keyword of the grammar such as integer';
 
 CREATE FUNCTION sweep._base_type(type oid) RETURNS oid
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
@@ -52,7 +53,7 @@ BEGIN
 	RETURN base;
 END
 $$;
-COMMENT ON FUNCTION sweep._base_type(oid) IS 'the type of the values of a domain, which may be a domain of another one; of any other type itself';
+COMMENT ON FUNCTION sweep._base_type(oid) IS 'the base type of a domain, also of a domain over a domain; any other type itself';
 
 CREATE FUNCTION sweep._read_key(relation regclass, columns text[], cursor jsonb) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
@@ -62,7 +63,7 @@ BEGIN
 		FROM pg_catalog.unnest(columns) WITH ORDINALITY AS u (name, n) CROSS JOIN LATERAL sweep._key_expression(relation, u.name) AS e) USING cursor;
 END
 $$;
-COMMENT ON FUNCTION sweep._read_key(regclass, text[], jsonb) IS 'raises when the key of a cursor has a value that its column does not take';
+COMMENT ON FUNCTION sweep._read_key(regclass, text[], jsonb) IS 'raises when the key of a cursor has a value that its column does not accept';
 
 CREATE FUNCTION sweep._cast_to(type oid, wanted oid) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
@@ -71,9 +72,10 @@ BEGIN
 	RETURN (SELECT CASE WHEN type = wanted OR t.typtype = 'p' THEN '' ELSE '::' || sweep._type_name(wanted, -1) END FROM pg_catalog.pg_type t WHERE t.oid = wanted);
 END
 $$;
-COMMENT ON FUNCTION sweep._cast_to(oid, oid) IS 'text behind a value that casts it from one type to another, which may be polymorphic';
+COMMENT ON FUNCTION sweep._cast_to(oid, oid) IS 'the cast to append to a value of one type for another type, which may be polymorphic';
 
--- As PostgreSQL compares the keys: by the collation of the table that is referred to where that takes different texts for equal, else by that of the other one.
+-- As in PostgreSQL's own checks: keys are compared by the collation of the referenced table if it is nondeterministic, else by that of the
+-- referring table.
 CREATE FUNCTION sweep._collation_of(referring oid, referred oid) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -85,9 +87,9 @@ BEGIN
 		WHERE c.oid IN (referring, referred) ORDER BY c.oid = referred AND NOT c.collisdeterministic DESC, c.oid = referring DESC LIMIT 1);
 END
 $$;
-COMMENT ON FUNCTION sweep._collation_of(oid, oid) IS 'text behind a column of a foreign key whose collation is not that of the column that it refers to';
+COMMENT ON FUNCTION sweep._collation_of(oid, oid) IS 'the COLLATE clause to append to a column of a foreign key, if its collation differs from that of the referenced column';
 
--- Partitions go with their table, tables that inherit from it have no part in its foreign keys.
+-- Includes partitions of the table; child tables (INHERITS) do not share its foreign keys, so ONLY leaves them out.
 CREATE FUNCTION sweep._referring_source(relation regclass, alias text) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -95,9 +97,9 @@ BEGIN
 	RETURN (SELECT pg_catalog.format('%s%s AS %I', CASE c.relkind WHEN 'p' THEN '' ELSE 'ONLY ' END, sweep._table_name(relation), alias) FROM pg_catalog.pg_class c WHERE c.oid = relation);
 END
 $$;
-COMMENT ON FUNCTION sweep._referring_source(regclass, text) IS 'text behind FROM for a table that refers to another table';
+COMMENT ON FUNCTION sweep._referring_source(regclass, text) IS 'the FROM item for a table that refers to another table';
 
--- A row of a table that goes with it, ON DELETE CASCADE, is asked for what refers to that. A circle of tables is gone through once.
+-- For ON DELETE CASCADE, also follows the tables that refer to the deleted rows. A circle of tables is followed once.
 CREATE FUNCTION sweep._asked_owners(referring regclass, action "char", path regclass[]) RETURNS oid[]
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -115,9 +117,9 @@ BEGIN
 	RETURN CASE WHEN deeper IS NULL THEN '{}' ELSE deeper || owner END;
 END
 $$;
-COMMENT ON FUNCTION sweep._asked_owners(regclass, "char", regclass[]) IS 'of the tables that must be asked because of a foreign key before a row is deleted; none: nothing keeps it';
+COMMENT ON FUNCTION sweep._asked_owners(regclass, "char", regclass[]) IS 'the owners of the tables that must be read for a foreign key before a row is deleted; none: no row keeps it';
 
--- A table of another owner is not read here, nor planned: what its owner has put there would be executed as the role of the job.
+-- A table of another owner is neither read nor planned in the statement itself: code of its owner would be executed as the role of the job.
 CREATE FUNCTION sweep._blockers(relation regclass, alias text, path regclass[]) RETURNS text[]
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -129,7 +131,7 @@ DECLARE
 	found pg_catalog.text := NULL;
 	blockers pg_catalog.text[] := '{}';
 BEGIN
-	-- Hardly any table has one, and to look for them properly takes longer.
+	-- A quick check first, because few tables are referred to, and the complete query takes longer.
 	IF NOT EXISTS (SELECT FROM pg_catalog.pg_constraint c WHERE c.confrelid = relation AND c.contype = 'f') THEN
 		RETURN blockers;
 	END IF;
@@ -144,7 +146,7 @@ BEGIN
 		IF foreign_key.action = 'c' THEN
 			found := pg_catalog.format('%s AND (%s)', found, pg_catalog.array_to_string(sweep._blockers(foreign_key.child, child_alias, path || foreign_key.child), ' OR '));
 		ELSIF foreign_key.child = relation THEN
-			-- A row that refers to itself may go.
+			-- A row that refers to itself can be deleted.
 			found := pg_catalog.format('%1$s AND NOT (%2$I.ctid OPERATOR(pg_catalog.=) %3$I.ctid AND %2$I.tableoid OPERATOR(pg_catalog.=) %3$I.tableoid)', found, child_alias, alias);
 		END IF;
 		blockers := blockers || pg_catalog.format('EXISTS (%s)', found);
@@ -157,9 +159,9 @@ COMMENT ON FUNCTION sweep._blockers(regclass, text, regclass[]) IS 'conditions, 
 CREATE FUNCTION sweep._reference_exists(oid, VARIADIC "any") RETURNS boolean
 	LANGUAGE c STABLE PARALLEL UNSAFE COST 1000 AS 'MODULE_PATHNAME', 'sweep_reference_exists';
 COMMENT ON FUNCTION sweep._reference_exists(oid, "any") IS
-	'whether rows that refer to this key by a foreign key, or to rows that would go with them, keep it from being deleted: asked as the owners of these tables';
+	'whether a row with this key cannot be deleted, because of rows that refer to it by a foreign key, or to rows that would be deleted with it; read as the owners of these tables';
 
--- A foreign key, then those that are asked for each row that would go with it, and so on: what is deeper follows.
+-- A foreign key, followed by those that are checked for each row that would be deleted by it, and so on, with increasing depth.
 CREATE FUNCTION sweep._reference_tree(foreign_key oid, path regclass[], column_of_key int)
 	RETURNS TABLE (depth int, relation oid, types oid[], first_column int, statement text)
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
@@ -178,7 +180,7 @@ BEGIN
 	first_column := column_of_key;
 	statement := asked.joined;
 	IF asked.child = path[depth] THEN
-		-- A row that refers to itself may go.
+		-- A row that refers to itself can be deleted.
 		types := types || ARRAY['pg_catalog.tid'::pg_catalog.regtype, 'pg_catalog.oid'::pg_catalog.regtype]::pg_catalog.oid[];
 		statement := pg_catalog.format('%s AND NOT (sweep.ctid OPERATOR(pg_catalog.=) $%s AND sweep.tableoid OPERATOR(pg_catalog.=) $%s)', statement,
 			pg_catalog.cardinality(types) - 1, pg_catalog.cardinality(types));
@@ -199,7 +201,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sweep._reference_tree(oid, regclass[], int) IS
-	'the statements by which a table that refers to the last one of the path is asked as its owner, each with where its key is in the rows of the one above it';
+	'the statements that read, as its owner, a table that refers to the last one of the path; each with the position of its key in the rows of the statement above';
 
 CREATE FUNCTION sweep._reference_queries(role oid, foreign_key oid) RETURNS TABLE (depth int, relation oid, types oid[], first_column int, statement text)
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
@@ -212,7 +214,7 @@ BEGIN
 		RAISE EXCEPTION 'foreign key with OID % does not exist', foreign_key USING ERRCODE = 'undefined_object';
 	END IF;
 	IF NOT pg_catalog.has_table_privilege(role, target, 'DELETE') THEN
-		RAISE EXCEPTION 'permission denied for table %', target USING ERRCODE = 'insufficient_privilege', HINT = 'What refers to a table is told to roles that may delete its rows.';
+		RAISE EXCEPTION 'permission denied for table %', target USING ERRCODE = 'insufficient_privilege', HINT = 'Only roles that may delete rows of the table can see what refers to it.';
 	END IF;
 	RETURN QUERY SELECT t.* FROM sweep._reference_tree(foreign_key, ARRAY[target], 1) AS t;
 END
@@ -262,7 +264,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sweep._check_references(text, regclass, regclass[], boolean) IS
-	'raises unless each foreign key that refers to the table can be followed by an index, and by the role where its statements read the other table themselves';
+	'raises unless there is an index for each foreign key that refers to the table, and the role may read the tables that its statements read themselves';
 
 CREATE FUNCTION sweep._check_referring(role text, relation regclass) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -276,7 +278,7 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION sweep._check_referring(text, regclass) IS 'raises unless the foreign keys that refer to a table allow its rows to be deleted batch by batch';
+COMMENT ON FUNCTION sweep._check_referring(text, regclass) IS 'raises unless the foreign keys that refer to a table allow its rows to be deleted in batches';
 
 CREATE FUNCTION sweep._not_referenced(relation regclass) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -287,4 +289,4 @@ BEGIN
 	RETURN coalesce(' AND NOT ' || pg_catalog.array_to_string(nullif(blockers, '{}'), ' AND NOT '), '');
 END
 $$;
-COMMENT ON FUNCTION sweep._not_referenced(regclass) IS 'behind a condition: no row of another table keeps the row from being deleted; empty when none can';
+COMMENT ON FUNCTION sweep._not_referenced(regclass) IS 'text to append to a condition: no row of another table keeps the row from being deleted; empty when none can';

@@ -1,7 +1,7 @@
 --
 -- The statements that delete rows, or move them to another table, for the jobs of sweep.create_retention and sweep.delete.
 --
--- One statement in either case: what is moved is in one of the two tables for everybody at any time.
+-- Deleting and moving are one statement each, so that a moved row is visible in exactly one of the two tables at any time.
 CREATE FUNCTION sweep._removal(relation regclass, part regclass, archive regclass, picked text, condition text) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -18,10 +18,10 @@ BEGIN
 		CASE WHEN picked IS NULL THEN 'WITH' ELSE with_picked || ',' END, removal, names, sweep._table_name(archive), names, names);
 END
 $$;
-COMMENT ON FUNCTION sweep._removal(regclass, regclass, regclass, text, text) IS 'the statement that deletes the rows of a condition, or moves them to the other table';
+COMMENT ON FUNCTION sweep._removal(regclass, regclass, regclass, text, text) IS 'the statement that deletes the rows of a condition, or moves them to the archive table';
 
--- Behind a deletion an index is full of dead entries, of which the planner knows nothing. A constant limit and an index that has all
--- columns would make it look for the first rows there: so the limit is none, for which it weighs whole scans, and places are counted.
+-- After a deletion an index is full of dead entries, which the planner does not know. With a constant limit, or an index that has all columns,
+-- it would search the first rows there. Therefore the limit is an expression, for which it compares whole scans, and ctids are counted.
 CREATE FUNCTION sweep._count_some(relation regclass, condition text, most int) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -36,16 +36,16 @@ CREATE FUNCTION sweep._rest_statement(relation regclass, condition text, bound t
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	-- Without OFFSET 0 the planner replaces the column by its expression, and the rows are counted twice. The bound is true of nearly all
-	-- rows: no index helps to find those.
+	-- Without OFFSET 0 the planner would inline the column, and the rows would be counted twice. The bound holds for nearly all rows; IS
+	-- TRUE keeps the planner from using an index for it.
 	RETURN pg_catalog.format('SELECT e.stays OPERATOR(pg_catalog.>) 0, e.stays, %s::pg_catalog.int8, NULL::pg_catalog.jsonb FROM (SELECT %s OFFSET 0) AS e (stays)',
 		coalesce(referenced, 'NULL'), sweep._count_some(relation, pg_catalog.format('%s AND (%s) IS TRUE', condition, bound), 10000));
 END
 $$;
 COMMENT ON FUNCTION sweep._rest_statement(regclass, text, text, text) IS
-	'an epilogue: how many rows within the bound still meet a condition, and the expression that counts those that others keep';
+	'an epilogue: the number of rows within the bound that still meet a condition, and the expression "referenced", which counts those that other rows keep';
 
--- "seen" is the condition of the rows that a batch looks at, "due" that of the rows that are to go; "free" leaves out those that others keep.
+-- seen: the condition of the rows that a batch reads; due: of the rows that are to be deleted; free: leaves out rows that others keep.
 CREATE FUNCTION sweep._removal_statements(relation regclass, part regclass, archive regclass, columns text[], nulls text[], seen text, due text, free text, cascading boolean, first boolean)
 	RETURNS sweep._statements LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -54,12 +54,12 @@ DECLARE
 	table_name constant pg_catalog.text := sweep._relation_name(relation);
 	range constant pg_catalog.text := pg_catalog.format('%s AND %s%s', due, sweep._range(relation, columns, first), free);
 	same_key constant pg_catalog.text := pg_catalog.format('%s AND %s%s', due, sweep._key_compare(relation, columns, '=', '$4'), free);
-	-- Rows that a trigger or a policy keeps come first again.
+	-- Rows that a trigger or a policy has kept would come first again, so they are skipped.
 	untried constant pg_catalog.text := ' OFFSET coalesce(($2 OPERATOR(pg_catalog.->>) ''tried'')::pg_catalog.int8, 0)';
 BEGIN
 	made.counter := CASE WHEN archive IS NULL THEN 'deleted' ELSE 'moved' END;
 	IF cascading THEN
-		-- Rows that go with them are counted first; the statement deletes those that were counted, by their places.
+		-- The rows affected by a deletion are counted first; the statement then deletes the counted rows by their places.
 		made.cascading := relation;
 		made.roots := sweep._roots(relation, part, range, NULL);
 		made.pick := sweep._removal(relation, part, archive, NULL, pg_catalog.format('%s AND %s%s', sweep._at_places(relation, part), due, free));
@@ -68,7 +68,7 @@ BEGIN
 	END IF;
 	made.work := sweep._removal(relation, part, archive, NULL, range);
 	IF made.before IS NOT NULL THEN
-		-- By their places, which are those of a partition each.
+		-- By their places, together with the partition of each.
 		made.pick := sweep._removal(relation, part, archive, pg_catalog.format('SELECT %1$I.tableoid AS part, %1$I.ctid AS place FROM %2$s WHERE %3$s LIMIT $1%4$s',
 			table_name, sweep._source(relation, part), same_key, untried), pg_catalog.format('%1$I.ctid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT sweep_p.place FROM sweep_picked AS sweep_p))'
 			' AND EXISTS (SELECT FROM sweep_picked AS sweep_p WHERE sweep_p.place OPERATOR(pg_catalog.=) %1$I.ctid AND sweep_p.part OPERATOR(pg_catalog.=) %1$I.tableoid) AND %2$s', table_name, same_key));
@@ -78,4 +78,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sweep._removal_statements(regclass, regclass, regclass, text[], text[], text, text, text, boolean, boolean) IS
-	'the statements of a batch that deletes or moves the rows of a range of keys, with what goes with them or without';
+	'the statements of a batch that deletes or moves the rows of a range of keys; cascading: other rows are deleted or changed with them';

@@ -1,5 +1,5 @@
 --
--- Retention: rows that are older than they are to be kept are deleted, or moved to another table, in the order of their age.
+-- Retention: rows that are older than the retention time are deleted, or moved to another table, in the order of their age.
 --
 -- ------------------------------------------------------------------ age
 CREATE FUNCTION sweep._age_type(relation regclass, age_column text) RETURNS text
@@ -26,8 +26,8 @@ END
 $$;
 COMMENT ON FUNCTION sweep._age_type(regclass, text) IS 'timestamptz, timestamp or date, as the catalogue calls it; raises for any other type';
 
--- Days and months are those of the time zone, and so are values without one. Hours are time that passes: where the clock of the zone jumps, a row
--- without a zone is too old by both, for it may be of an hour that comes twice.
+-- Days and months, and values without a time zone, are those of the time zone. Hours are elapsed time. Where the clock of the zone jumps, a
+-- value without a zone must be too old by elapsed time and by the clock, since its hour may come twice.
 CREATE FUNCTION sweep._age_limit(type text, args jsonb) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -36,7 +36,7 @@ DECLARE
 	keep constant interval := (args ->> 'keep')::interval;
 	days constant interval := pg_catalog.date_trunc('day', keep);
 	clock constant pg_catalog.text := pg_catalog.format('pg_catalog.timezone(%L, $3) OPERATOR(pg_catalog.-) %%L::pg_catalog.interval', zone);
-	-- The clock alone does not tell which of two equal hours it is.
+	-- The clock alone does not show which of two equal hours it is.
 	moment pg_catalog.text := CASE WHEN days = interval '0' THEN '$3' ELSE pg_catalog.format('pg_catalog.timezone(%L, %s)', zone, pg_catalog.format(clock, days)) END;
 	shown pg_catalog.text := '(' || pg_catalog.format(clock, keep) || ')';
 BEGIN
@@ -47,13 +47,13 @@ BEGIN
 	RETURN CASE type WHEN 'timestamp with time zone' THEN moment WHEN 'date' THEN shown || '::pg_catalog.date' ELSE shown END;
 END
 $$;
-COMMENT ON FUNCTION sweep._age_limit(text, jsonb) IS 'an expression: rows that are older are not kept';
+COMMENT ON FUNCTION sweep._age_limit(text, jsonb) IS 'an expression: the limit of the age; older rows are not kept';
 
 CREATE FUNCTION sweep._expression_index(role oid, relation regclass, expression text, settings jsonb) RETURNS oid
 	LANGUAGE c STABLE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_expression_index';
 COMMENT ON FUNCTION sweep._expression_index(oid, regclass, text, jsonb) IS 'an index of the table that begins with this expression, analysed as the role; NULL: none';
 
--- An expression is kept as PostgreSQL writes it, with all names qualified; another version may write it in another way.
+-- An expression is stored as PostgreSQL writes it, with qualified names; another version may write it differently.
 CREATE FUNCTION sweep._find_age(role text, relation regclass, age text, settings jsonb) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -78,13 +78,13 @@ BEGIN
 		sweep._index_expression(index));
 END
 $$;
-COMMENT ON FUNCTION sweep._find_age(text, regclass, text, jsonb) IS 'the age of a row: an expression as an index has it, or a text that is none, and may be the name of a column';
+COMMENT ON FUNCTION sweep._find_age(text, regclass, text, jsonb) IS 'the age of a row: an expression as it is in an index; any other text is returned unchanged and may be the name of a column';
 
 CREATE FUNCTION sweep._age_key(relation regclass, age_column text, OUT columns text[], OUT nulls text[]) RETURNS record
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	-- An index with unique keys is best, with as few columns as possible; otherwise the one with the most columns.
+	-- Prefers a unique index with as few columns as possible, else the index with the most columns.
 	SELECT k.columns, k.nulls INTO columns, nulls FROM pg_catalog.pg_index i
 			CROSS JOIN LATERAL sweep._index_key(i.indexrelid) AS k CROSS JOIN LATERAL sweep._is_unique(relation, k.columns) AS u (is_unique)
 		WHERE i.indrelid = relation AND k.columns[1] = age_column
@@ -95,7 +95,7 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION sweep._age_key(regclass, text) IS 'the columns by which the oldest rows are found, and where their nulls are in the index; raises when there is no such index';
+COMMENT ON FUNCTION sweep._age_key(regclass, text) IS 'the columns of the index by which the oldest rows are found, and where its nulls are; raises when there is no such index';
 
 -- ------------------------------------------------------------------ another table
 CREATE FUNCTION sweep._archive_columns(relation regclass, archive regclass) RETURNS text[]
@@ -119,14 +119,14 @@ BEGIN
 		RAISE EXCEPTION 'column "%" of % is not in %', wrong.attname, archive, relation USING ERRCODE = 'datatype_mismatch',
 			HINT = 'It is NOT NULL, so it needs a default.';
 	END IF;
-	-- A value that is not generated is in the row alone.
+	-- If the column is generated only in the archive, the value of the row would be lost.
 	SELECT b.attname INTO wrong FROM pg_catalog.pg_attribute b JOIN pg_catalog.pg_attribute a ON a.attrelid = relation AND a.attname = b.attname AND a.attnum > 0 AND a.attgenerated = ''
 		WHERE b.attrelid = archive AND b.attnum > 0 AND b.attgenerated <> '' ORDER BY b.attnum LIMIT 1;
 	IF FOUND THEN
 		RAISE EXCEPTION 'column "%" of % is generated', wrong.attname, archive USING ERRCODE = 'datatype_mismatch',
 			DETAIL = pg_catalog.format('The values that it has in %s would be gone.', relation), HINT = 'ALTER TABLE ... ALTER COLUMN ... DROP EXPRESSION;';
 	END IF;
-	-- Columns that are generated in both are generated again.
+	-- Columns that are generated in both tables are computed again.
 	RETURN (SELECT pg_catalog.array_agg(b.attname::pg_catalog.text ORDER BY b.attnum) FROM pg_catalog.pg_attribute b WHERE b.attrelid = archive AND b.attnum > 0 AND NOT b.attisdropped
 		AND b.attgenerated = '' AND EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = relation AND a.attname = b.attname AND a.attnum > 0 AND NOT a.attisdropped));
 END
@@ -148,10 +148,10 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION sweep._due_rows(regclass, jsonb, oid) IS 'the condition of the rows that a retention is to delete, the age of a row and its type, and the age from which on they go';
+COMMENT ON FUNCTION sweep._due_rows(regclass, jsonb, oid) IS 'the condition of the rows that a retention is to delete, the age of a row, its type, and its limit';
 
--- A column that is altered during a run would be compared by the zone of the session, and a date before its day is over. The statement that
--- looks at it locks the table for the batch, and is analysed again when the table was altered.
+-- If the type of the column were altered during a run, values could be compared with the time zone of the session, and dates before their
+-- day is over. The statement that contains this check locks the table for the batch, and is analysed again when the table was altered.
 CREATE FUNCTION sweep._check_age_type(relation text, age text, type regtype, known text) RETURNS boolean
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -193,7 +193,7 @@ DECLARE
 	due constant pg_catalog.text := rows.due || sweep._in_range(relation, args -> 'range', again);
 	free constant pg_catalog.text := sweep._not_referenced(relation);
 	cascading constant pg_catalog.bool := sweep._referred_columns(relation, false) <> '{}' AND args ->> 'cascade' = 'batched';
-	-- In the DateStyle of a role a zone may have a name that is read as another one, as CST is that of Chicago. JSON has a number.
+	-- The DateStyle of a role may write an abbreviation such as CST, which is read as another time zone; JSON has the numeric offset.
 	limit_text constant pg_catalog.text := pg_catalog.format('(pg_catalog.to_jsonb(%s) OPERATOR(pg_catalog.#>>) ''{}'')', age_limit);
 	moment pg_catalog.text;
 	late pg_catalog.text;
@@ -202,13 +202,13 @@ DECLARE
 	place pg_catalog.record;
 	first boolean;
 BEGIN
-	-- The args may have been altered, and columns have got other names.
+	-- The args may have been altered, and columns renamed.
 	PERFORM sweep._check_keep((args ->> 'keep')::interval, args ->> 'cascade');
 	IF args ->> 'partitions' <> 'empty' THEN
 		PERFORM sweep._check_partitions(sweep._role_name(role), relation, args, false);
 	END IF;
 	IF archive IS NOT NULL THEN
-		-- Rows of tables that inherit from it have columns that would not be moved.
+		-- Child tables (INHERITS) may have further columns, which would not be moved.
 		PERFORM sweep._check_logged(archive), sweep._check_heirs(relation);
 	END IF;
 	IF args ->> 'cascade' = 'refuse' AND sweep._referred_columns(relation, false) <> '{}' THEN
@@ -222,10 +222,10 @@ BEGIN
 	END IF;
 	place := sweep._next_place(relation, parts, part);
 	key := sweep._age_key(coalesce(place.part, relation), age);
-	-- A run of one range does not see all rows before some of them are gone.
+	-- With ranges late rows cannot be counted: other shares have deleted some of the rows by then.
 	seen := due || coalesce((SELECT pg_catalog.format(' AND (SELECT sweep._check_age_type(%1$L, %2$L, pg_catalog.pg_typeof((NULL::%1$s).%2$I), %3$L))', sweep._table_name(a.attrelid::pg_catalog.regclass), age, a.atttypid::pg_catalog.regtype)
 		FROM pg_catalog.pg_attribute a WHERE a.attrelid = coalesce(place.part, relation) AND a.attname = age),
-		-- An expression is analysed with the columns of a row that is null, and not executed.
+		-- For an expression, only its type is determined, with the columns of a null row; it is not executed.
 		pg_catalog.format(' AND (SELECT sweep._check_age_type(%1$L, %2$L, pg_catalog.pg_typeof(CASE WHEN false THEN %2$s END), %3$L) FROM (SELECT (NULL::%1$s).*) AS %4$I)',
 			sweep._table_name(coalesce(place.part, relation)), age, type, sweep._relation_name(relation))) || CASE WHEN again THEN free ELSE '' END;
 	late := CASE WHEN NOT args ? 'range' THEN sweep._late_rows(role, args, relation, type, age, due) END;
@@ -241,7 +241,7 @@ BEGIN
 		made.prologue := CASE args ->> 'partitions' WHEN 'drop' THEN pg_catalog.format('SELECT d.rows, d.next_cursor, d.detail FROM sweep._drop_too_old(%L, %L, %s, %L, $3, $2) AS d'
 				' WHERE (($2 OPERATOR(pg_catalog.->) ''after'') IS NULL)', sweep._table_name(relation), type, limit_text, late)
 			ELSE sweep._late_prologue(late) END;
-		-- Asked when the table is locked: values of a column that has come since would be gone.
+		-- Checked while the table is locked, because the values of a column that was added since would be lost.
 		IF archive IS NOT NULL THEN
 			made.ordering := pg_catalog.format('SELECT sweep._check_columns(%1$L, %3$L, sweep._archive_columns(%1$L, %2$L)), sweep._check_heirs(%1$L)', sweep._table_name(relation), sweep._table_name(archive),
 				sweep._archive_columns(relation, archive));
@@ -255,7 +255,7 @@ COMMENT ON FUNCTION sweep._retention_statements(jsonb, boolean, oid, timestamptz
 -- ------------------------------------------------------------------ the job
 CREATE FUNCTION sweep.retention_step(b sweep.batch) RETURNS sweep.progress
 	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_ranges_step';
-COMMENT ON FUNCTION sweep.retention_step(sweep.batch) IS 'step of the jobs that sweep.create_retention makes';
+COMMENT ON FUNCTION sweep.retention_step(sweep.batch) IS 'step of the jobs of sweep.create_retention';
 
 CREATE FUNCTION sweep._check_retention(role text, args jsonb, settings jsonb) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -287,7 +287,7 @@ BEGIN
 	PERFORM FROM sweep._retention_statements(args, false, sweep._role_oid(role), pg_catalog.now(), NULL, NULL);
 END
 $$;
-COMMENT ON FUNCTION sweep._check_retention(text, jsonb, jsonb) IS 'raises unless the role can delete what is too old, or move it';
+COMMENT ON FUNCTION sweep._check_retention(text, jsonb, jsonb) IS 'raises unless the role can delete or move rows that are too old';
 
 CREATE FUNCTION sweep._create_retention(caller oid, job sweep.job_definition, target text, age_column text, keep interval, condition text, archive_to text,
 	partitions text, cascade text, parallel int, run_as regrole, paused boolean, replace boolean) RETURNS text
@@ -311,7 +311,7 @@ BEGIN
 	END IF;
 	job := sweep._begin_maker(caller, sweep._divide(job, parallel), 'retention', relation, run_as);
 	age_column := sweep._find_age(job.run_as, relation, age_column, sweep._job_meaning(job.run_as, job.settings));
-	-- The next run goes on where one has stopped at a limit, and not over what that one has left dead.
+	-- If a run stops at a limit, the next one goes on there, and does not read the dead rows before.
 	job.cursor := sweep._kept_by(job);
 	job.args := job.args || pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object('target', sweep._table_name(relation), 'age_column', age_column, 'keep', keep,
 		'timezone', zone, 'condition', condition, 'partitions', partitions, 'cascade', cascade,

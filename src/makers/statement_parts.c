@@ -1,10 +1,10 @@
 /*
  * statement_parts.c
- *		Writes the parts of a DELETE or UPDATE as texts, from which the statements of batches are made.
+ *		Writes the parts of a DELETE or UPDATE as texts, from which the statements of batches are generated.
  *
- * Called by batched.c, which has the query analysed. PostgreSQL writes the texts: names have their schemas, literals their types, and a
- * moment has its zone. A part is what stands behind the text of the same query without that part, so nothing is looked for in a text that a
- * user could have written. The table that is changed has its own name as its alias, as in the other statements of a batch.
+ * Called by batched.c with the analysed query. PostgreSQL writes the texts, with schemas of names, types of literals and time zones. A part
+ * is the difference between the text of the query and the text of the same query without that part. Thus keywords are not searched for in
+ * text that a user has written. The alias of the changed table is its own name, as in the other statements of a batch.
  */
 #include "postgres.h"
 
@@ -27,10 +27,10 @@
 /* Parameter of the statements of a batch: as_of. */
 #define AS_OF 3
 
-/* How much of a query is written. */
+/* The extent of a query that is written. */
 typedef enum Extent
 {
-	TARGET,						/* what stands before SET and USING */
+	TARGET,						/* the text before SET and USING */
 	WITHOUT_SET,
 	WITHOUT_CONDITION,
 	WHOLE
@@ -45,7 +45,7 @@ static Node *substitute(Node *node, void *context);
 static Node *freeze_clock(Node *node, void *context);
 static Node *frozen(const SQLValueFunction *function);
 
-/* now() of the stored text is that of the run that executes it, and a parameter in the parts. */
+/* The whole statement keeps now(), as it is stored; in the parts it is a parameter. */
 void
 sweep_statement_write(Query *analysed, bool freezes, SweepStatementTexts *texts)
 {
@@ -73,7 +73,7 @@ sweep_statement_write(Query *analysed, bool freezes, SweepStatementTexts *texts)
 	texts->source = source == NULL ? NULL : behind(is_update ? "FROM" : "USING", source, "");
 }
 
-/* A clause that stands between the table and SET, in a version of the server that has one, is in no part. */
+/* Refuses a clause between the table and SET, which a newer server version may have, since no part would contain it. */
 static void
 check_target(const Query *query, const char *text)
 {
@@ -81,7 +81,7 @@ check_target(const Query *query, const char *text)
 	Oid			schema = get_rel_namespace(relation);
 	const char *name;
 
-	/* These have no schema in the text, and are refused anyway. */
+	/* Tables of these schemas are written without schema, and are refused elsewhere. */
 	if (IsCatalogNamespace(schema) || isAnyTempNamespace(schema))
 		return;
 	name = quote_qualified_identifier(get_namespace_name(schema), get_rel_name(relation));
@@ -99,7 +99,7 @@ refuse_form(void)
 			 errhint("Write DELETE FROM ... USING ... WHERE ... or UPDATE ... SET ... FROM ... WHERE ...")));
 }
 
-/* Joins cannot be left out by themselves: their columns are described in the list of tables. */
+/* FROM is left out with the range table, which also describes the columns of joins. */
 static char *
 deparse(const Query *query, Node *quals, Extent extent)
 {
@@ -117,7 +117,7 @@ deparse(const Query *query, Node *quals, Extent extent)
 	return pg_get_querydef(copy, false);
 }
 
-/* NULL when nothing is there. White space before a clause is not always the same. */
+/* The text after a prefix and a keyword; NULL when there is none. White space before a clause may differ. */
 static const char *
 behind(const char *prefix, const char *text, const char *word)
 {
@@ -137,7 +137,7 @@ behind(const char *prefix, const char *text, const char *word)
 	return text + strspn(text, " \n");
 }
 
-/* The text without its end, which is another text, and the white space in between. */
+/* The text without the given end and the white space before it. */
 static const char *
 before(const char *text, const char *end)
 {
@@ -163,7 +163,7 @@ sweep_statement_falsifies(const Query *query)
 	{
 		const TargetEntry *entry = lfirst_node(TargetEntry, cell);
 
-		/* Two elements of an array, or fields of a row. */
+		/* The column is set twice: elements of an array, or fields of a composite. */
 		if (!entry->resjunk && bms_is_member(entry->resno, columns))
 			return false;
 		columns = bms_add_member(columns, entry->resno);
@@ -173,7 +173,7 @@ sweep_statement_falsifies(const Query *query)
 	return condition != NULL && IsA(condition, Const) && (castNode(Const, condition)->constisnull || !DatumGetBool(castNode(Const, condition)->constvalue));
 }
 
-/* A sub-select keeps the values before the update: it is no constant with either. */
+/* Sub-selects are not changed: they do not become constants anyway. */
 static Node *
 substitute(Node *node, void *context)
 {
@@ -225,7 +225,7 @@ freeze_clock(Node *node, void *context)
 	return expression_tree_mutator(node, freeze_clock, context);
 }
 
-/* The user, and what else is a name, stays the same for all of a run. */
+/* current_user and other names stay the same during a run. */
 static Node *
 frozen(const SQLValueFunction *function)
 {

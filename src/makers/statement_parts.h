@@ -7,20 +7,20 @@
 
 #include "nodes/parsenodes.h"
 
-/* NULL = the statement has none. In all but the first, the moment of the statement, such as now(), may be $3. */
+/* NULL = the statement has no such part. In all parts except "written", the time of the statement, such as now(), may be replaced by $3. */
 typedef struct SweepStatementTexts
 {
 	const char *written;		/* the whole statement */
-	const char *set;			/* behind SET */
-	const char *source;			/* behind FROM or USING */
-	const char *own;			/* behind WHERE, as far as it is about the row that is changed alone */
-	const char *others;			/* the rest of it */
+	const char *set;			/* after SET */
+	const char *source;			/* after FROM or USING */
+	const char *own;			/* the conditions of WHERE that use only the row that is changed */
+	const char *others;			/* the other conditions of WHERE */
 } SweepStatementTexts;
 
-/* Writes an analysed query, with the moment as a parameter or as it is. Raises for a clause that it does not know. */
+/* Writes the parts of an analysed query; "freezes": with now() and the like as a parameter. Raises an error for a clause that it does not know. */
 extern void sweep_statement_write(Query *analysed, bool freezes, SweepStatementTexts *texts);
 
-/* Whether no row meets the condition after the update, as far as that follows from the statement alone. */
+/* Whether it follows from the statement alone that no row meets its condition after the update. */
 extern bool sweep_statement_falsifies(const Query *query);
 
 #endif							/* SWEEP_STATEMENT_PARTS_H */

@@ -1,10 +1,10 @@
 --
--- PostgreSQL knows views, triggers, privileges and more by the OID of a table: they stay with it under its new name, unless they are moved to
--- its copy.
+-- Views, triggers, privileges and other objects refer to a table by its OID. When a copy takes the name of its source, they stay with the
+-- source, unless they are moved to the copy.
 --
--- Each item has the statements that move it, which are executed as the role of the job when both tables are renamed: "source" is then the
--- name of the copy. An item without statements cannot be moved. The definition of the copy itself, its columns, defaults, checks and indexes,
--- is what the table is changed to, and is no item but where it lacks a column.
+-- Each item has the statements that move it. They are executed as the role of the job after both tables were renamed: the name of the source
+-- is then that of the copy. An item without statements cannot be moved. Columns, defaults, checks and indexes are no items, because the
+-- copy's own definition is the wanted one; only a missing column is an item.
 --
 CREATE TYPE sweep._staying AS (
 	kind  text,
@@ -13,12 +13,12 @@ CREATE TYPE sweep._staying AS (
 	lines text[],
 	after text
 );
-COMMENT ON TYPE sweep._staying IS 'what stays with the source of a copy that is switched';
-COMMENT ON COLUMN sweep._staying.kind IS 'kind of object, as switch_copy takes it in leave';
+COMMENT ON TYPE sweep._staying IS 'an object that stays with the source of a copy when the names are switched';
+COMMENT ON COLUMN sweep._staying.kind IS 'kind of object, for the argument leave of sweep.switch_copy';
 COMMENT ON COLUMN sweep._staying.name IS 'its name, for messages';
 COMMENT ON COLUMN sweep._staying.lock IS 'statement that locks it before the source is locked; NULL: it is locked with the source';
 COMMENT ON COLUMN sweep._staying.lines IS 'statements that move it; NULL: it cannot be moved';
-COMMENT ON COLUMN sweep._staying.after IS 'statement for a transaction of its own after the switch; NULL: none';
+COMMENT ON COLUMN sweep._staying.after IS 'statement to execute in a transaction of its own after the switch; NULL: none';
 
 CREATE FUNCTION sweep._privileges(relation regclass) RETURNS TABLE (privilege text, grantee text, grantable boolean, of_column text)
 	LANGUAGE plpgsql STABLE PARALLEL SAFE ROWS 10 SET search_path = pg_catalog, pg_temp
@@ -30,7 +30,7 @@ BEGIN
 			CROSS JOIN LATERAL pg_catalog.aclexplode(p.acl) AS g WHERE g.grantee <> p.owner;
 END
 $$;
-COMMENT ON FUNCTION sweep._privileges(regclass) IS 'what is granted on a table and its columns, or a sequence, to others than its owner, as GRANT writes it';
+COMMENT ON FUNCTION sweep._privileges(regclass) IS 'the privileges of other roles than the owner on a table and its columns, or a sequence, in the terms of GRANT';
 
 CREATE FUNCTION sweep._sequences(source regclass, target regclass) RETURNS TABLE (name text, old regclass, new regclass)
 	LANGUAGE plpgsql STABLE PARALLEL SAFE ROWS 10 SET search_path = pg_catalog, pg_temp
@@ -42,7 +42,7 @@ BEGIN
 		WHERE a.attrelid = source AND a.attnum > 0 AND NOT a.attisdropped AND q.old IS NOT NULL;
 END
 $$;
-COMMENT ON FUNCTION sweep._sequences(regclass, regclass) IS 'sequences of identity and serial columns of a table, and of the same columns of its copy, where they have one';
+COMMENT ON FUNCTION sweep._sequences(regclass, regclass) IS 'sequences of identity and serial columns of a table, and of the same columns of its copy, if they have one';
 
 -- ------------------------------------------------------------------ of the table itself
 CREATE FUNCTION sweep._stays_settings(source regclass, target regclass, table_name text) RETURNS SETOF sweep._staying
@@ -93,7 +93,7 @@ BEGIN
 			AND NOT EXISTS (SELECT FROM pg_catalog.pg_description e WHERE e.classoid = d.classoid AND e.objoid = target AND e.objsubid = coalesce(n.attnum, 0));
 END
 $$;
-COMMENT ON FUNCTION sweep._stays_settings(regclass, regclass, text) IS 'what a table has of its own that its copy has not; the copy has this name when the statements are executed';
+COMMENT ON FUNCTION sweep._stays_settings(regclass, regclass, text) IS 'properties of a table that its copy lacks; table_name: the name of the copy when the statements are executed';
 
 CREATE FUNCTION sweep._comment_line(catalog text, object oid, name text) RETURNS text[]
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
@@ -121,7 +121,7 @@ BEGIN
 		WHERE r.prrelid = source AND NOT EXISTS (SELECT FROM pg_catalog.pg_publication_rel n WHERE n.prrelid = target AND n.prpubid = p.oid);
 	RETURN QUERY SELECT DISTINCT CASE WHEN v.oid = source THEN 'rule' WHEN v.relkind = 'v' THEN 'view' WHEN v.relkind = 'm' THEN 'materialized view' ELSE 'rule' END,
 			CASE WHEN v.relkind IN ('v', 'm') THEN v.oid::pg_catalog.regclass::pg_catalog.text ELSE pg_catalog.format('%I on %s', w.rulename, v.oid::pg_catalog.regclass) END,
-			-- LOCK TABLE of a view would lock all that it reads.
+			-- Not LOCK TABLE, which would also lock all tables that the view reads.
 			pg_catalog.format('ALTER VIEW %s OWNER TO %I', sweep._table_name(v.oid::pg_catalog.regclass), pg_catalog.pg_get_userbyid(v.relowner)),
 			CASE WHEN v.relkind = 'v' AND w.rulename = '_RETURN' AND sweep._owns(role, v.relowner) THEN
 				ARRAY[pg_catalog.format('CREATE %s VIEW %s%s AS %s', 'OR REPLACE', sweep._table_name(v.oid::pg_catalog.regclass), ' WITH (' || pg_catalog.array_to_string(v.reloptions, ', ') || ')', pg_catalog.pg_get_viewdef(v.oid))] END, NULL
@@ -144,7 +144,7 @@ BEGIN
 		FROM pg_catalog.pg_inherits i WHERE source IN (i.inhrelid, i.inhparent);
 	RETURN QUERY SELECT 'extension', e.extname::pg_catalog.text, NULL, NULL::pg_catalog.text[], NULL FROM pg_catalog.pg_depend d JOIN pg_catalog.pg_extension e ON e.oid = d.refobjid
 		WHERE d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND d.objid = source AND d.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass AND d.deptype = 'e';
-	-- All other kinds, such as a function with a body of SQL, or a column of the row's type.
+	-- All other objects, such as a function with an SQL body, or a column of the table's row type.
 	RETURN QUERY SELECT DISTINCT i.type, i.identity, NULL, NULL::pg_catalog.text[], NULL FROM pg_catalog.pg_depend d CROSS JOIN LATERAL pg_catalog.pg_identify_object(d.classid, d.objid, d.objsubid) AS i
 		WHERE d.deptype <> 'i' AND (d.refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass AND d.refobjid = source OR d.refclassid = 'pg_catalog.pg_type'::pg_catalog.regclass AND d.refobjid = ANY (types))
 			AND CASE d.classid WHEN 'pg_catalog.pg_class'::pg_catalog.regclass THEN d.objsubid > 0 AND d.objid <> source
@@ -155,7 +155,7 @@ BEGIN
 				ELSE d.classid NOT IN ('pg_catalog.pg_rewrite'::pg_catalog.regclass, 'pg_catalog.pg_publication_rel'::pg_catalog.regclass, 'pg_catalog.pg_statistic_ext'::pg_catalog.regclass) END;
 END
 $$;
-COMMENT ON FUNCTION sweep._stays_others(regclass, regclass, oid, text) IS 'what refers to a table and not to its copy';
+COMMENT ON FUNCTION sweep._stays_others(regclass, regclass, oid, text) IS 'objects that refer to a table and not to its copy';
 
 -- ------------------------------------------------------------------ whether it can be switched
 CREATE FUNCTION sweep._check_switch(args jsonb, source regclass, target regclass, role oid, captured boolean) RETURNS SETOF sweep._staying
@@ -188,7 +188,7 @@ BEGIN
 	RETURN QUERY SELECT * FROM pg_catalog.unnest(items);
 END
 $$;
-COMMENT ON FUNCTION sweep._check_switch(jsonb, regclass, regclass, oid, boolean) IS 'what is moved with the name; raises unless the copy can take the name of its source';
+COMMENT ON FUNCTION sweep._check_switch(jsonb, regclass, regclass, oid, boolean) IS 'the objects that are moved with the name; raises unless the copy can take the name of its source';
 
 CREATE FUNCTION sweep._old_name(args jsonb, source regclass) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp

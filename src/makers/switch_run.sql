@@ -1,11 +1,11 @@
 --
 -- The switch of a copy with changes: it takes the name of its source, and the source another one.
 --
--- It is the end of a run of the job: batches copy what is left, ANALYZE, and try to lock the source for 50 ms each. The one that has the
--- lock does everything else in its transaction, as the role of the job; the validation of foreign keys follows in batches of their own.
+-- A run of the job does it at its end: batches copy the remaining changes, execute ANALYZE, and then try to lock the source, waiting 50 ms each.
+-- The batch that gets the lock does everything else in its transaction, as the role of the job; foreign keys are validated in further batches.
 --
--- Locks are taken in the order in which others take them: views and tables that refer to the source before the source. Nothing that takes
--- long is done behind them: the statements of what is moved were planned before, and few keys are left.
+-- Locks are taken in the same order as by others: views and tables that refer to the source before the source. Under these locks nothing
+-- takes long: the statements that move objects were determined before, and few keys are left.
 --
 CREATE FUNCTION sweep._exchange_lines(source regclass, target regclass) RETURNS SETOF text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
@@ -22,7 +22,7 @@ BEGIN
 			CROSS JOIN LATERAL (VALUES (1, o.relname, 'sweep_switched'), (2, n.relname, o.relname), (3, 'sweep_switched', n.relname)) AS x (nth, from_name, to_name) ORDER BY o.kind, o.relname, x.nth;
 END
 $$;
-COMMENT ON FUNCTION sweep._exchange_lines(regclass, regclass) IS 'the statements by which indexes of one definition, with their constraints, and sequences of one column exchange their names';
+COMMENT ON FUNCTION sweep._exchange_lines(regclass, regclass) IS 'the statements that exchange the names of equal indexes (and their constraints) and of the sequences of the same column';
 
 CREATE FUNCTION sweep._switch(args jsonb, texts jsonb, path text) RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET lock_timeout = '50ms'
@@ -52,7 +52,7 @@ BEGIN
 		RAISE EXCEPTION 'more than 1000 rows of % were changed while it was being locked', source USING ERRCODE = 'lock_not_available';
 	END IF;
 	PERFORM sweep._apply_changes(texts, NULL, path);
-	-- Once more: it may have been changed before it was locked.
+	-- Checks again, because the source may have been changed before it was locked.
 	items := ARRAY(SELECT s FROM sweep._check_switch(args, source, target, role, true) AS s);
 	IF texts ->> 'shape' <> sweep._copy_shape(args, source, target) THEN
 		RAISE EXCEPTION 'the columns of % or % were changed', source, target USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'Drop the job, and create it anew with an empty target.';
@@ -106,7 +106,7 @@ END
 $$;
 COMMENT ON FUNCTION sweep._switch_batch(jsonb, jsonb, jsonb, bigint, text, interval) IS 'analyses the copy, or tries to give it the name of its source';
 
--- The validation keeps no writer waiting.
+-- The validation does not block writers.
 CREATE FUNCTION sweep._end_switch(cursor jsonb, OUT rows bigint, OUT next_cursor jsonb, OUT detail jsonb) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -117,7 +117,7 @@ BEGIN
 		BEGIN
 			EXECUTE cursor #>> '{validate,0}';
 			detail := '{"validated": 1}';
-		-- It has been dropped since.
+		-- The foreign key has been dropped since.
 		EXCEPTION WHEN undefined_object OR undefined_table OR invalid_schema_name THEN
 			detail := '{"gone": 1}';
 		END;
@@ -126,7 +126,7 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION sweep._end_switch(jsonb) IS 'validates the next foreign key that was moved; of a copy that was switched nothing else is left to do';
+COMMENT ON FUNCTION sweep._end_switch(jsonb) IS 'validates the next foreign key that was moved, the only work that is left after a switch';
 
 CREATE FUNCTION sweep._switch_copy(caller oid, name text, carry boolean, leave text[], old_name text) RETURNS bigint
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -156,4 +156,4 @@ COMMENT ON FUNCTION sweep._switch_copy(oid, text, boolean, text[], text) IS 'imp
 CREATE FUNCTION sweep.switch_copy(name text, carry boolean DEFAULT false, leave text[] DEFAULT '{}', old_name text DEFAULT NULL) RETURNS bigint
 	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
 COMMENT ON FUNCTION sweep.switch_copy(text, boolean, text[], text) IS
-	'starts a run that copies the last changes and gives the copy the name of its source, or raises what would stay with the source; returns its run_id';
+	'starts a run that copies the last changes and gives the copy the name of its source; raises when objects would stay with the source; returns the run_id';

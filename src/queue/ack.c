@@ -1,19 +1,19 @@
 /*
  * ack.c
- *		sweep.ack, release and extend: how a message leaves its queue, or goes back to it.
+ *		sweep.ack, release and extend.
  *
- * Shared memory knows the messages of a lease: a late call finds nothing to end, since its lease is gone. Ending a
- * message is part of the caller's transaction. Until that ends no other process can claim or end the message, whatever
- * the clock says; then the message is gone, or LEASED again.
+ * Shared memory has the messages of a lease: a call that comes too late finds no lease, and ends nothing. Ending a
+ * message is part of the caller's transaction. Until that transaction ends no other process can claim or end the
+ * message, even if the lease has run out; then the message is gone, or LEASED again after a rollback.
  *
- * The rows are deleted without SQL, by their place in the table, which is verified: an old snapshot of the transaction
- * is no obstacle. Release and extend change shared memory alone, at once.
+ * The rows are deleted without SQL, by their place in the table, which is verified. That works whatever the snapshot of
+ * the transaction sees. Release and extend change only shared memory, at once.
  *
- * In a queue with keep_done an acknowledgement adds to sweep.queue_done, and deletes what was kept long enough: the table
- * does not grow while the queue is used. While an old snapshot is held, deleted rows stay, and a read of the index from its
- * front walks over all of them. The table is therefore pruned once a second, more often only while many rows are to go, and
- * from the place where the last pruning found a row. A row before that place, of a transaction that was open for long, is
- * found by a look from the front, which is rare enough to cost next to nothing.
+ * In a queue with keep_done an acknowledgement adds a row to sweep.queue_done, and prunes rows that were kept long enough,
+ * so that the table does not grow while the queue is used. While an old snapshot is held, deleted rows stay, and a scan of
+ * the index from its start reads all of them. Pruning is therefore done once a second, at once again only while many rows
+ * are due, and begins at the oldest row that the last pruning found. Rows before that place, written by a long transaction,
+ * are found by a scan from the start, which is rare.
  */
 #include "postgres.h"
 
@@ -52,10 +52,10 @@ static SweepStatement prune_done_sql = {
 	.types = {INT4OID, TIMESTAMPTZOID, TIMESTAMPTZOID},
 	.reads_latest = true};
 
-#define PRUNE_AT_ONCE 1000		/* the limit in the statement, too */
+#define PRUNE_AT_ONCE 1000		/* also the LIMIT of the statement */
 #define PRUNE_EVERY_US USECS_PER_SEC
 
-/* Pause between two looks from the front: a minute, and this many times of what the last one took. */
+/* Pause between two scans from the start: a minute, but at least this many times the duration of the last one. */
 #define FROM_FRONT_EVERY_US USECS_PER_MINUTE
 #define FROM_FRONT_SHARE 1000
 
@@ -108,7 +108,7 @@ sweep_ending_open(SweepEnding *ending, FunctionCallInfo fcinfo, int ids_argument
 	return queue != NULL;
 }
 
-/* The next message that the call names and no transaction is ending, or -1; lends the lock. *position begins with 0. */
+/* The next message of the call that no transaction is ending, or -1; lends the lock. *position begins with 0. */
 static int
 next_message(const SweepEnding *ending, int *position)
 {
@@ -163,7 +163,7 @@ sweep_ending_remove_row(const SweepEnding *ending, SweepMessageRef *message, Sna
 		if (sweep_queue_fetch(ending->messages, ending->blocks, &ending->queue, current, message, slot))
 			result = sweep_table_tuple_delete(ending->messages, &message->tid, GetCurrentCommandId(true), current,
 											  true, &failure);
-		/* Another statement has updated the row: again, with its new version. */
+		/* Another statement has updated the row: try again with the new version. */
 		if (result == TM_Updated)
 		{
 			if (latest != InvalidSnapshot)
@@ -251,7 +251,7 @@ prune_done(Relation messages, const SweepQueue *queue)
 	{
 		int64		now_us = sweep_monotonic_us();
 
-		/* The next pruning begins with what this one found: should this transaction be rolled back, it is still there. */
+		/* The next pruning begins with the oldest row that this one deleted: a rollback brings it back. */
 		if (count > 0)
 			slot->prune_from = oldest;
 		if (count >= PRUNE_AT_ONCE)

@@ -7,7 +7,7 @@
 
 #include "queue/table.h"
 
-/* A call: the lease, and the messages of it that the call names. */
+/* A call that ends messages: the lease, and its messages that the call names. */
 typedef struct SweepEnding
 {
 	pg_uuid_t  *lease;
@@ -17,24 +17,24 @@ typedef struct SweepEnding
 	Relation	messages;
 	SweepQueue	queue;
 	SweepQueueChange *change;
-	BlockNumber blocks;			/* of the table */
-	int			count;			/* of the messages of the lease */
-	SweepInFlight *held;		/* copies */
+	BlockNumber blocks;			/* size of the table */
+	int			count;			/* number of messages of the lease */
+	SweepInFlight *held;		/* copies of the messages that are being ended */
 } SweepEnding;
 
 /*
- * Opens the table and reads the arguments of a call: the lease is the first, ids_argument that of the ids, or -1; name
- * for errors. False when there is no such lease (any more).
+ * Opens the table and reads the arguments of a call. The first one is the lease, that with the number ids_argument are
+ * the ids (-1 = none); "name" is shown in errors. False when there is no such lease, or it has ended.
  */
 extern bool sweep_ending_open(SweepEnding *ending, FunctionCallInfo fcinfo, int ids_argument, const char *name);
 
-/* Marks the messages as being ended by this transaction, and copies them. Returns how many. */
+/* Marks the messages as being ended by this transaction, and copies them. Returns their number. */
 extern int	sweep_ending_begin(SweepEnding *ending);
 
 /* Deletes the row of a message and leaves it in the slot; false when it is gone. */
 extern bool sweep_ending_remove_row(const SweepEnding *ending, SweepMessageRef *message, Snapshot snapshot, TupleTableSlot *slot);
 
-/* Closes the table; returns how many messages were done, and says so when the lease does not hold all that the call names. */
+/* Closes the table and returns "done", the messages that were ended; a NOTICE when the lease lacks messages that the call names. */
 extern int	sweep_ending_close(const SweepEnding *ending, int done);
 
 #endif							/* SWEEP_QUEUE_ACK_H */

@@ -1,5 +1,5 @@
 --
--- Queues: creating, sharing, emptying and dropping them; dead messages.
+-- Queues: creating, granting, purging and dropping them; dead messages.
 --
 
 CREATE FUNCTION sweep._sees_queue(caller oid, q sweep.queue)
@@ -12,7 +12,7 @@ AS $$
 $$;
 COMMENT ON FUNCTION sweep._sees_queue(oid, sweep.queue) IS 'internal: whether the caller may see the queue: its owner, roles with a grant on it, and roles that watch or act on all';
 
--- Members of the owner and of sweep_admin have all of the rights: 'send', 'consume', 'redrive' and 'own'.
+-- Members of the owner's role and of sweep_admin have all rights: 'send', 'consume', 'redrive' and 'own'.
 CREATE FUNCTION sweep._may_use_queue(caller oid, q sweep.queue, wanted text)
 RETURNS boolean
 LANGUAGE sql STABLE PARALLEL SAFE
@@ -24,7 +24,7 @@ AS $$
 $$;
 COMMENT ON FUNCTION sweep._may_use_queue(oid, sweep.queue, text) IS 'internal: whether the caller has that right on the queue';
 
--- The queue of that name, when the caller has the right.
+-- Returns the queue of that name if the caller has the right.
 CREATE FUNCTION sweep._find_queue(caller oid, queue text, wanted text)
 RETURNS sweep.queue
 LANGUAGE plpgsql STABLE PARALLEL SAFE
@@ -36,7 +36,7 @@ DECLARE
 BEGIN
 	SELECT * INTO found_queue FROM sweep.queue q WHERE q.name = _find_queue.queue;
 	IF NOT FOUND THEN
-		-- the closest name is right at its beginning and end for at least half
+		-- the closest name has at least half of its characters right, at its start and end
 		SELECT q.name INTO closest
 			FROM sweep.queue q,
 				LATERAL (SELECT pg_catalog.count(*) FILTER (WHERE pg_catalog.left(q.name, i) = pg_catalog.left(_find_queue.queue, i))
@@ -61,11 +61,9 @@ END
 $$;
 COMMENT ON FUNCTION sweep._find_queue(oid, text, text) IS 'internal: the queue of this name, or an error when there is none or the caller lacks the right';
 
--- The extension's own statements stand between these two.  The first waits for
--- a transaction that drops the queue, or with "alone" for all that work with it,
--- and locks them out until this transaction ends; the second reports the changes:
--- rows that have come, in lanes without and with a due time, dead messages, and
--- the first due time.
+-- The extension's own statements are executed between these two calls. The first one waits for a transaction that drops the
+-- queue. With "alone" it waits for all transactions that work with the queue, and keeps others out until this transaction ends.
+-- The second one reports the changes: rows added in lanes without and with a due time, dead messages, and the first due time.
 CREATE FUNCTION sweep._begin_queue_statement(queue_id int, alone boolean)
 RETURNS void
 LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
@@ -84,7 +82,7 @@ LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'sweep_statement_note_purged';
 COMMENT ON FUNCTION sweep._note_purged(int, smallint, bigint) IS 'internal: this message was purged; its claim ends when the transaction commits';
 
--- Writes only when a setting changes.  Owner, grants and messages of the queue stay.
+-- Writes only when a setting changes. Does not change owner, grants and messages of the queue.
 CREATE FUNCTION sweep._replace_queue(caller oid, name text, visibility interval, max_attempts int, backoff text, keep_done interval, notify boolean, key_policy text)
 RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -172,13 +170,12 @@ CREATE FUNCTION sweep.create_queue(name text, visibility interval DEFAULT '30 s'
 RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
-COMMENT ON FUNCTION sweep.create_queue(text, interval, int, text, interval, boolean, text, boolean) IS 'creates a queue of the caller, or with replace gives an existing one these settings: how long a claim holds a message, how often and after which pauses a failed one comes again, how long acknowledged ones are kept, whether LISTEN hears of new ones, for how long a key is unique';
+COMMENT ON FUNCTION sweep.create_queue(text, interval, int, text, interval, boolean, text, boolean) IS 'creates a queue of the caller, or with replace gives an existing one these settings: how long a claim holds a message, how often and after which pauses a failed message is delivered again, how long acknowledged messages are kept, whether new messages send a notification, for how long a key is unique';
 
--- This first locks the queue, which lets its open senders and consumers finish,
--- so that their messages are deleted too.  A sender looks for the queue again
--- after it got its own lock, so none comes later.  To delete rows before that
--- would be a deadlock with consumers that wait for them.  lock_timeout is short:
--- all sessions that work with the queue wait behind this one.
+-- Locks the queue first. This waits for open transactions of senders and consumers, so that their messages are deleted, too. A
+-- sender looks up the queue again after it has got its own lock, so no messages come later. Deleting rows before the lock would
+-- be a deadlock with consumers that wait for these rows. lock_timeout is short because all sessions that work with the queue wait
+-- behind this one.
 CREATE FUNCTION sweep._drop_queue(caller oid, name text, if_exists boolean)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -206,8 +203,8 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
 COMMENT ON FUNCTION sweep.drop_queue(text, boolean) IS 'removes a queue, every message in it and its consumer; with if_exists a queue that does not exist is a NOTICE';
 
--- This skips rows that another transaction is removing or changing: to wait for
--- it while it waits for a row that was deleted here would be a deadlock.
+-- Skips rows that another transaction is removing or changing: waiting for it, while it waits for a row that was deleted here,
+-- would be a deadlock.
 CREATE FUNCTION sweep._purge_queue(caller oid, name text)
 RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -235,7 +232,7 @@ CREATE FUNCTION sweep.purge_queue(name text)
 RETURNS bigint
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
-COMMENT ON FUNCTION sweep.purge_queue(text) IS 'removes every message of a queue, claimed and delayed ones too, but for the dead and those that open transactions are just removing, and returns how many';
+COMMENT ON FUNCTION sweep.purge_queue(text) IS 'removes every message of a queue, also claimed and delayed ones, except dead ones and those that open transactions are removing, and returns how many';
 
 CREATE FUNCTION sweep._change_queue_grants(caller oid, queue text, role regrole, privileges text[], granted boolean)
 RETURNS void
@@ -260,7 +257,8 @@ BEGIN
 			USING ERRCODE = 'undefined_object';
 	END IF;
 	grantee := sweep._role_name(_change_queue_grants.role);
-	-- The owner of a queue never changes: the check above still holds for the locked row, unless it is another queue by then.
+	-- The owner of a queue never changes, so the check above still holds for the locked row, unless the name is another queue by
+	-- then.
 	UPDATE sweep.queue q
 	SET senders = CASE WHEN 'send' = ANY (privileges)
 			THEN pg_catalog.array_remove(q.senders, grantee) || CASE WHEN granted THEN ARRAY[grantee] ELSE '{}' END
@@ -317,8 +315,9 @@ LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'sweep_member_add_apart';
 COMMENT ON FUNCTION sweep._add_member_apart(regrole) IS 'internal: the same in a transaction of its own, which has ended when this returns';
 
--- A transaction that adds a membership waits for another one that has added it, so a transaction of its own adds it and ends
--- at once.  Only a role that is not committed yet gets it in the transaction of its creator; no other transaction sees that role.
+-- A transaction that adds a membership waits for an open one that has added the same. The membership is therefore added in a
+-- transaction of its own, which ends at once. Only a role whose creation is not committed yet gets it in the transaction that has
+-- created it; no other transaction sees that role.
 CREATE FUNCTION sweep._make_client(role regrole)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -374,8 +373,8 @@ LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'sweep_key_is_given_back';
 COMMENT ON FUNCTION sweep._key_is_given_back(int, text) IS 'internal: whether a message with this key was claimed and waits again; its row does not say so';
 
--- Messages come back with their ids, due at once, a microsecond apart so that their
--- order stays. A message whose key another message has, or had until it was claimed and given back, stays dead.
+-- Messages return to the queue with their ids, due at once, a microsecond apart to keep their order. A message stays dead if a
+-- waiting message has its key, also one that was claimed and has returned to the queue.
 CREATE FUNCTION sweep._redrive(caller oid, queue text, filter jsonb, max int, dry_run boolean)
 RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -391,7 +390,7 @@ BEGIN
 			USING ERRCODE = 'invalid_parameter_value', HINT = 'max must be greater than zero, or NULL for all.';
 	END IF;
 	IF _redrive.dry_run THEN
-		-- One message of each key goes back, and none while another message waits with that key.
+		-- Only one of the messages with the same key goes back, and none while another message waits with that key.
 		SELECT pg_catalog.count(*) FILTER (WHERE meant.key IS NULL) + pg_catalog.count(DISTINCT meant.key) INTO moved FROM (
 			SELECT d.key FROM sweep.queue_dead d
 			WHERE d.queue_id = q.queue_id AND (_redrive.filter IS NULL OR pg_catalog.to_jsonb(d) @> _redrive.filter)
@@ -432,4 +431,4 @@ CREATE FUNCTION sweep.redrive(queue text, filter jsonb DEFAULT NULL, max int DEF
 RETURNS bigint
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
-COMMENT ON FUNCTION sweep.redrive(text, jsonb, int, boolean) IS 'puts dead messages back into their queue, with their count of attempts set back, and returns how many; filter is what they must contain, for example {"error": {"message": "timeout"}}';
+COMMENT ON FUNCTION sweep.redrive(text, jsonb, int, boolean) IS 'puts dead messages back into their queue, with 0 attempts, and returns how many; filter: what they must contain, for example {"error": {"message": "timeout"}}';

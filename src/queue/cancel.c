@@ -1,15 +1,15 @@
 /*
  * cancel.c
- *		sweep.cancel_message: takes back a message that waits.
+ *		sweep.cancel_message: removes a message that waits.
  *
- * Claims write nothing to the table, so a statement that deletes the row of a message does not see that it is claimed. A
- * cancellation therefore takes the message first, in shared memory, as a claim does: what is claimed then is refused, and
- * what it has taken no claim gets. Then it deletes the row, as sweep.ack does, in the transaction of the caller. When that
- * commits, the message is gone and its key is free; when it is rolled back, the message waits as before: it is searched for
- * again, and not delivered before it is due.
+ * Claims write nothing to the table, so a statement that deletes the row of a message does not see that it is claimed. A cancellation therefore
+ * first takes the message in shared memory, as a claim does. It fails if the message is claimed by then, and afterwards no claim gets the
+ * message. Then it deletes the row, as sweep.ack does, in the transaction of the caller. When that commits, the message is gone and its key is
+ * free; after a rollback the message waits as before: it is searched for again, and not delivered before it is due.
  *
- * The row is found with a snapshot of its own, by its id in each lane or by the index of waiting keys. A message whose key
- * was given free by a claim and that was given back is found by its key in shared memory, as by senders (key.c).
+ * The row is found with a snapshot of its own, by its id in each lane or by the index of waiting keys. If a claim has
+ * freed the key of a message that was then returned to the queue, the message is found by its key in shared memory, as
+ * senders do (key.c).
  */
 #include "postgres.h"
 
@@ -88,14 +88,14 @@ find_by_id(Cancellation *cancellation, int64 message_id)
 	for (int lane = 0; lane < 2 * SWEEP_LANES; lane++)
 	{
 		cancellation->message.lane = (int16) (SWEEP_PRIORITY_MIN + lane % SWEEP_LANES + (lane < SWEEP_LANES ? 0 : SWEEP_LANE_DELAYED));
-		/* The place of a row is not looked at in a table that has no blocks: the index finds it. */
+		/* 0 blocks: the row is read by the index, since its place is not known. */
 		if (fetch(cancellation, 0))
 			return true;
 	}
 	return false;
 }
 
-/* A message that waits with this key, by the index. */
+/* Finds a message that waits with this key in the index. */
 static bool
 find_waiting_key(Cancellation *cancellation, text *key)
 {
@@ -134,7 +134,7 @@ has_key(TupleTableSlot *slot, text *key)
 	return !is_null && DatumGetBool(DirectFunctionCall2Coll(texteq, C_COLLATION_OID, value, PointerGetDatum(key)));
 }
 
-/* A message with this key that was given back. */
+/* Finds a message with this key that was returned to the queue. */
 static bool
 find_returned_key(Cancellation *cancellation, text *key)
 {
@@ -169,7 +169,7 @@ describe_message(Cancellation *cancellation)
 	message->due_at = SWEEP_LANE_IS_DELAYED(message->lane) ? DatumGetTimestampTz(slot_getattr(slot, MESSAGE_DUE_AT, &is_null)) : 0;
 }
 
-/* The entry of the message that is taken, or -1: it is claimed, or that is refused. With the lock. */
+/* Takes the message and returns its entry; -1 when the message is claimed, or the quota is used up. With the lock. */
 static int
 take_locked(Cancellation *cancellation, const uint8 *random)
 {
@@ -203,7 +203,7 @@ take_locked(Cancellation *cancellation, const uint8 *random)
 		if (entry < 0)
 			cancellation->refusal = REFUSED_ALL;
 	}
-	/* No client knows it: it ends with its message. */
+	/* No client knows this lease; it ends with its message. */
 	sweep_lease_set_expiry(lease, SWEEP_LEASE_RAN_OUT);
 	sweep_lease_free(lease);
 	return cancellation->refusal == REFUSED_NOT ? entry : -1;
@@ -240,7 +240,7 @@ sweep_queue_cancel(PG_FUNCTION_ARGS)
 		found = find_waiting_key(&cancellation, PG_GETARG_TEXT_PP(2)) || find_returned_key(&cancellation, PG_GETARG_TEXT_PP(2));
 	if (found)
 	{
-		/* Looked up while no lock is held. */
+		/* The result is cached, for use under the lock. */
 		(void) sweep_quota_is_unlimited(GetUserId());
 		describe_message(&cancellation);
 		cancelled = take(&cancellation);
@@ -256,7 +256,7 @@ sweep_queue_cancel(PG_FUNCTION_ARGS)
 	{
 		SweepQueueChange *change = sweep_transaction_change(RelationGetRelid(cancellation.ending.messages), cancellation.ending.queue.queue_id);
 
-		/* Another transaction may have removed it meanwhile: a purge, or the end of a claim that has run out. */
+		/* Another transaction may have removed the row meanwhile: a purge, or one that was ending the message. */
 		cancelled = sweep_ending_remove_row(&cancellation.ending, &cancellation.message, cancellation.snapshot, cancellation.slot);
 		if (cancelled)
 			change->rows[SWEEP_LANE_IS_DELAYED(cancellation.message.lane)]--;

@@ -2,16 +2,16 @@
  * claim.c
  *		sweep.claim: takes messages under a lease.
  *
- * Under the lock of the shared memory a claim takes what was returned to the queue, then what a search has found; then, without the lock,
- * it reads the rows with a snapshot of its own. A message whose row is gone by then (acknowledged after its lease had run out, purged)
- * is forgotten, and another one taken. The claim writes nothing, unless the key of a message must be given free (free_key.c).
+ * Under the lock of the shared memory a claim takes returned messages, then prefetched ones. Then, without the lock, it reads the rows
+ * with a snapshot of its own. If the row of a message is gone by then (acknowledged after its lease had run out, or purged), the entry is
+ * removed, and another message taken. The claim writes nothing, unless it must free the key of a message (free_key.c).
  *
- * A message that was delivered as often as its queue allows, and whose lease ran out once more, is moved to the dead-letter table by
- * the first claim that meets it.
+ * When the lease of a message runs out at its last attempt, the next claim that takes it moves it to the dead-letter table.
  *
- * A claim never waits for another transaction. When it has to write a row that another transaction has written or locked (one whose lease
- * ran out, and which is still open), it leaves the message alone for a while. It does the same when a sender that is about to commit has
- * locked the row, for which it has left out a message (key.c); the key is given free at once, so that no more senders lock the row.
+ * A claim never waits for another transaction. If it has to write a row that another transaction has written or locked (one whose lease
+ * ran out, and which is still open), it puts the message off for a while. It also puts it off when a sender that is about to commit has
+ * locked the row, because it has left out a message with that key (key.c). The key is freed nevertheless, so that no more senders lock
+ * the row.
  */
 #include "postgres.h"
 
@@ -38,10 +38,10 @@
 #include "queue/table.h"
 #include "queue/transaction.h"
 
-/* Messages taken under the lock at a time. */
+/* Maximal number of messages taken under the lock at a time. */
 #define TAKE_AT_ONCE 100
 
-/* Time after which it is logged again that there are too few slots, in us. */
+/* Interval between log messages about too few slots, in us. */
 #define LOG_SHORTAGE_US (60 * USECS_PER_SEC)
 
 /* A message that was taken and is not yet delivered. */
@@ -50,20 +50,20 @@ typedef struct Taken
 	int			number;			/* of its entry */
 	int			attempts;		/* this delivery included */
 	SweepMessageRef message;
-	bool		moved;			/* the row has another place, since its key was given free */
-	int64		put_off_us;		/* another transaction has written or locked the row */
+	bool		moved;			/* the row has a new place, because its key was freed */
+	int64		put_off_us;		/* time to put the message off, because another transaction has written or locked the row; 0 = not put off */
 } Taken;
 
 typedef struct Claim
 {
 	Relation	messages;
-	SweepQueue	queue;			/* a copy: statements may forget the original */
+	SweepQueue	queue;			/* a copy, because statements may free the original */
 	int			wanted;
 	int			count;			/* delivered */
 	int64		visibility_us;
 	int			lease;			/* -1 until something was taken */
 	pg_uuid_t	id;
-	bool		prefetched_low; /* few messages are prefetched, or some have fallen due: search ahead for the next claims */
+	bool		prefetched_low; /* search ahead for the next claims: few messages are prefetched, or some have fallen due */
 	bool		log_shortage;
 	bool		unlimited;		/* see quota.h */
 	int			room;			/* number of messages that the role may still take; valid under the lock */
@@ -85,7 +85,7 @@ open_claim(Claim *claim, FunctionCallInfo fcinfo)
 {
 	sweep_require_usable("sweep.claim()");
 	PreventCommandIfReadOnly("sweep.claim()");
-	/* A parallel worker does not learn how the transaction ends. */
+	/* A parallel worker gets no callback at the end of the transaction. */
 	PreventCommandIfParallelMode("sweep.claim()");
 	sweep_queue_require_memory("sweep.claim()");
 	if (PG_ARGISNULL(0))
@@ -111,7 +111,7 @@ open_claim(Claim *claim, FunctionCallInfo fcinfo)
 	sweep_prepared_settle();
 }
 
-/* Returns the slot of the queue, a new one if it has none; NULL when a new one is refused. */
+/* Returns the slot of the queue, if need be a new one; NULL when that is refused. */
 static SweepQueueSlot *
 get_slot(Claim *claim)
 {
@@ -152,7 +152,7 @@ begin_lease(Claim *claim, SweepQueueSlot *slot, const uint8 *random)
 	return true;
 }
 
-/* Whether the role may take one more message. Its quota is asked only when the room that is known is used up. */
+/* Whether the role may take one more message. The quota is checked again only when "room" is used up. */
 static bool
 may_take(Claim *claim, const SweepQueueSlot *slot)
 {
@@ -203,7 +203,7 @@ take_one(Claim *claim, SweepQueueSlot *slot)
 	return -1;
 }
 
-/* Takes messages that were returned or are prefetched. False when there is none. */
+/* Takes returned and prefetched messages. False when there are none. */
 static bool
 take(Claim *claim)
 {
@@ -260,7 +260,7 @@ still_has(const Claim *claim, const Taken *taken)
 	return entry->state == IN_FLIGHT_LEASED && entry->lease == claim->lease && entry->message.message_id == taken->message.message_id;
 }
 
-/* Forgets a message whose row is gone (SWEEP_NOTHING_DUE), or is due at another time. */
+/* Removes the entry of a message whose row is gone (SWEEP_NOTHING_DUE), or is due at another time. */
 static void
 drop_taken(const Claim *claim, const Taken *taken, TimestampTz due_at)
 {
@@ -273,7 +273,7 @@ drop_taken(const Claim *claim, const Taken *taken, TimestampTz due_at)
 	sweep_queue_unlock();
 }
 
-/* Moves a message that has used up its attempts to the dead-letter table. The statement that deletes its row must wait for none: if the row is locked, false. */
+/* Moves a message that has used up its attempts to the dead-letter table. False if the row is locked: the DELETE must not wait. */
 static bool
 move_to_dead(const Claim *claim, const Taken *taken, Snapshot snapshot)
 {
@@ -301,8 +301,8 @@ move_to_dead(const Claim *claim, const Taken *taken, Snapshot snapshot)
 }
 
 /*
- * Notes the new places of rows, and moves messages that are put off to a short lease whose id no client knows. When that runs
- * out, the transaction that has written or locked their rows may have ended. If they were returned to the queue instead, this claim would take
+ * Notes the new places of rows, and moves messages that are put off to a short lease whose id no client knows. When it runs out, the
+ * transaction that has written or locked their rows may have ended. If the messages were returned to the queue instead, this claim would take
  * them again at once.
  */
 static void
@@ -339,7 +339,7 @@ settle_taken(const Claim *claim)
 		sweep_holder_refuse(HELD_MESSAGES, REFUSED_ALL, NULL);
 }
 
-/* Returns the row of a message to the caller, or the time to put the message off. */
+/* Delivers the row of a message; otherwise returns the time to put the message off. */
 static int64
 deliver_row(Claim *claim, Taken *taken, TupleTableSlot *row, Snapshot snapshot)
 {
@@ -395,7 +395,7 @@ deliver(Claim *claim)
 		settle_taken(claim);
 }
 
-/* The visibility counts from now. The lease is freed if all messages that it had are gone. */
+/* The lease ends when the visibility has passed from now on; it is freed if all its messages are gone. */
 static void
 close_claim(Claim *claim)
 {

@@ -1,10 +1,10 @@
 /*
  * fail.c
- *		sweep.fail: a message comes again after a pause, or is moved to the dead-letter table.
+ *		sweep.fail: a failed message is delivered again after a pause, or is moved to the dead-letter table.
  *
  * Called by consumers, and by claims for messages that were delivered too often. Like an acknowledgement it is part of
- * the caller's transaction. The row is updated with SQL, unless its claim gave its key free: then it is deleted and
- * inserted again, so that it takes the key back (key.c).
+ * the caller's transaction. The row is updated with SQL. If a claim has freed its key, it is deleted and inserted
+ * again, to take the key back (key.c).
  */
 #include "postgres.h"
 
@@ -52,7 +52,7 @@ backoff_us(const SweepQueue *queue, int attempts)
 	return (int64) (Min(seconds, SWEEP_LONGEST_DAYS * SECS_PER_DAY) * USECS_PER_SEC);
 }
 
-/* Puts off a message whose claim gave its key free: it takes the key back. */
+/* Puts off a message whose key a claim has freed: the new row takes the key back. */
 static bool
 put_back(const SweepEnding *ending, const SweepInFlight *entry, int16 lane, TimestampTz due_at, Jsonb *error)
 {
@@ -103,7 +103,7 @@ retry_message(const SweepEnding *ending, const SweepInFlight *entry, Jsonb *erro
 	return updated;
 }
 
-/* Takes the arguments of sweep.fail, but for the error. With "for_good" the messages are dead, whatever their attempts. */
+/* Implements sweep.fail; "error" replaces its argument. With "for_good" the messages are dead, whatever their attempts. */
 static Datum
 fail(FunctionCallInfo fcinfo, Jsonb *error, bool for_good)
 {

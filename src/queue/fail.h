@@ -7,7 +7,7 @@
 
 #include "queue/table.h"
 
-/* An error that is only a message, in the form of the errors of handlers. */
+/* An error that has only a message, as an object like the errors of handlers. */
 extern Jsonb *sweep_queue_error(char *message);
 
 /* Moves a message that is being ended to the dead-letter table; false when its row is gone. */

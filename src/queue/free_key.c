@@ -1,11 +1,10 @@
 /*
  * free_key.c
- *		The keys of messages that are claimed, given free.
+ *		Frees the keys of claimed messages.
  *
- * Called by claim.c. In a queue in which a key is taken only while its message waits, the key is free when the index of waiting keys has
- * no entry of the row: the row gets a new version that says it is claimed. The update is done without SQL, at the place where the claim
- * has read the row: a statement that was planned while the table was small would read all of the queue for each claim once the table is
- * large.
+ * Called by claim.c. In a queue whose messages occupy their keys only while they wait, a key is free when the index of waiting keys has
+ * no entry of the row: the row is updated with claimed = true. The update is done without SQL, at the place where the claim has read the
+ * row. A statement that was planned while the table was small would read the whole queue for each claim once the table is large.
  */
 #include "postgres.h"
 

@@ -1,6 +1,6 @@
 /*
  * free_key.h
- *		The keys of messages that are claimed, given free.
+ *		Frees the keys of claimed messages.
  */
 #ifndef SWEEP_QUEUE_FREE_KEY_H
 #define SWEEP_QUEUE_FREE_KEY_H
@@ -9,11 +9,11 @@
 
 #include "base/indexes.h"
 
-/* Time for which a message is left alone whose row another transaction has written or locked, or a sender has, in us. */
+/* Time for which a claim puts off a message whose row another transaction has written or locked, or a sender has locked, in us. */
 #define SWEEP_PUT_OFF_US USECS_PER_SEC
 #define SWEEP_PUT_OFF_FOR_SENDER_US (100 * 1000)
 
-/* For one claim; all zero until the first key is given free. */
+/* State of one claim; all zero until the first key is freed. */
 typedef struct SweepKeyFreeing
 {
 	SweepIndexes indexes;
@@ -21,13 +21,13 @@ typedef struct SweepKeyFreeing
 } SweepKeyFreeing;
 
 /*
- * Gives the key of a message free, so that another one with this key can be sent from the commit on. "row" is that at *place, which
- * becomes the place of its new version; then *moved. Returns the time to put the message off, in us: another transaction has written
- * or locked the row, or senders share it, also after the update.
+ * Frees the key of a message: after the commit another message with this key can be sent. "row" is the row at *place; if it gets a
+ * new version, *place is set to that, and *moved to true. Returns for how long the message is to be put off, in us, if another
+ * transaction has written the row or has it locked (a sender's lock puts it off although the update is done); else 0.
  */
 extern int64 sweep_key_free(SweepKeyFreeing *freeing, Relation messages, ItemPointer place, TupleTableSlot *row, Snapshot snapshot, bool *moved);
 
-/* After the last key of a call, if one was given free. */
+/* To be called after the last key of a claim, if a key was freed. */
 extern void sweep_key_free_close(SweepKeyFreeing *freeing);
 
 #endif							/* SWEEP_QUEUE_FREE_KEY_H */

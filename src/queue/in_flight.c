@@ -2,16 +2,16 @@
  * in_flight.c
  *		The messages in flight, in shared memory.
  *
- * A claim writes nothing to the table: that a message is claimed is an entry here, found by its queue, lane and id. An
- * entry is in a hash chain, and by its state in one list: that of a lease, of the messages returned to the queue, or of those
- * blocked by their keys. A message that a transaction is ending is in no list: that transaction has its number.
- * change_state() is the only function that moves an entry, and keeps the counters.
+ * A claim writes nothing to the table; a claimed message has an entry here, found by queue, lane and id. An entry is in a
+ * hash chain, and depending on its state in one list: the list of a lease, or that of the returned or the blocked messages of
+ * its queue. An entry that a transaction is ending is in no list; the transaction has its number. Only change_state() changes
+ * the state, and with it lists and counters.
  *
- * A message that was returned, or whose lease ran out, stays here without a lease and is the next to be claimed: no
- * position is set back for it, and no search reads the front of the queue again.
+ * A message that was returned, or whose lease ran out, keeps its entry, without a lease, and is claimed next. No
+ * position is lowered for it, so that no search has to read the start of the queue again.
  *
- * Messages with a key are also in a chain of messages with that key and a similar state. The cost of finding one does not grow with
- * the number of messages with that key that are in flight.
+ * Messages with a key are also in a chain of messages with that key and a similar state. This makes the cost of finding one
+ * independent of the number of messages in flight with that key.
  */
 #include "postgres.h"
 
@@ -24,7 +24,7 @@
 typedef enum KeyChain
 {
 	CHAIN_NONE,
-	CHAIN_LEASED,				/* or being ended */
+	CHAIN_LEASED,				/* or ENDING, PREPARED */
 	CHAIN_RETURNED,
 	CHAIN_BLOCKED,
 } KeyChain;
@@ -56,7 +56,7 @@ key_chain_head(int slot, uint32 key_hash, KeyChain chain)
 	return &sweep_queue_memory.key_chains[hash % (uint32) sweep_max_in_flight];
 }
 
-/* The previous entry of the first one of a chain is the last one, as a number below 0, so that of messages with a key the oldest is the first. */
+/* key_previous of the first entry of a chain is the last entry, as a number below -1. New entries are appended: the oldest is first. */
 #define KEY_CHAIN_LAST(number) (-2 - (number))
 
 static void
@@ -86,7 +86,7 @@ change_chain(int number, KeyChain from, KeyChain to)
 	}
 }
 
-/* The first entry with this key in its chain, from "number" on; the entry "except" is passed over. -1 = none. */
+/* The first entry with this key in its chain, from "number" on, skipping the entry "except"; -1 = none. */
 static int
 find_key(int number, int slot, KeyChain chain, uint32 key_hash, int except)
 {
@@ -96,7 +96,7 @@ find_key(int number, int slot, KeyChain chain, uint32 key_hash, int except)
 	return number;
 }
 
-/* Whether another message with the key of this one is claimed, or the next to be. */
+/* Whether another message with the key of this one is claimed or returned. */
 static bool
 is_blocked_by_another(int number)
 {
@@ -107,7 +107,7 @@ is_blocked_by_another(int number)
 		find_key(*key_chain_head(slot, key_hash, CHAIN_RETURNED), slot, CHAIN_RETURNED, key_hash, number) >= 0;
 }
 
-/* The list that an entry is in by its state, or NULL. */
+/* The list that an entry belongs to in its state, or NULL. */
 static SweepMessageList *
 list_of(const SweepInFlight *entry)
 {
@@ -131,12 +131,12 @@ add_to_counters(const SweepInFlight *entry, int by)
 		sweep_queue_slot(entry->slot)->held[SWEEP_LANE_IS_DELAYED(entry->message.lane)] += by;
 	if (is_of_lease(entry->state) && entry->state != IN_FLIGHT_LEASED)
 		sweep_queue_lease(entry->lease)->ending += by;
-	/* A blocked message counts for the role that claimed it: no other one can have its place. */
+	/* A blocked message counts for the role that claimed it, since it uses an entry. */
 	if (is_of_lease(entry->state) || entry->state == IN_FLIGHT_BLOCKED)
 		sweep_holder_count(entry->holder, sweep_queue_slot(entry->slot)->database_holder, HELD_MESSAGES, by);
 }
 
-/* Moves an entry to another state. "lease" is the lease that has the entry in that state; it is ignored for a state without one. */
+/* Moves an entry to another state. "lease" is its lease in that state; ignored for states without one. */
 static void
 change_state(int number, SweepInFlightState state, int lease)
 {
@@ -163,7 +163,7 @@ change_state(int number, SweepInFlightState state, int lease)
 	list = list_of(entry);
 	if (list != NULL)
 	{
-		/* A rollback goes back from the last message to the first. */
+		/* A rollback undoes the last ending first: adding each message in front keeps the order. */
 		entry->previous = undone ? -1 : list->last;
 		entry->next = undone ? list->first : -1;
 		*(entry->previous >= 0 ? &sweep_in_flight(entry->previous)->next : &list->first) = number;
@@ -172,7 +172,7 @@ change_state(int number, SweepInFlightState state, int lease)
 	}
 	if (entry->message.key_hash != 0 && chain_of(state) != chain)
 		change_chain(number, chain, chain_of(state));
-	/* A lease without an end is that of a claim in progress. */
+	/* A lease without an end is that of a claim in progress, and stays. */
 	if (left_lease >= 0 && sweep_lease_has_end(sweep_queue_lease(left_lease)))
 		sweep_lease_free(left_lease);
 }
@@ -265,7 +265,7 @@ sweep_in_flight_remove(int number)
 	change_state(number, IN_FLIGHT_FREE, -1);
 	entry->next = sweep_queue_memory.shared->free_in_flight;
 	sweep_queue_memory.shared->free_in_flight = number;
-	/* The one that is removed may have been blocked itself. */
+	/* The removed message may have been blocked itself. */
 	if (entry->message.key_hash != 0 && slot->blocked.first >= 0 && !is_blocked_by_another(number))
 	{
 		int			blocked = *key_chain_head(entry->slot, entry->message.key_hash, CHAIN_BLOCKED);
@@ -279,7 +279,7 @@ sweep_in_flight_remove(int number)
 void
 sweep_in_flight_return(int number, bool untried)
 {
-	/* A message that is blocked by this one goes on waiting: this one has not ended. */
+	/* Messages that this one blocks stay blocked: it has not ended. */
 	if (untried)
 		sweep_in_flight(number)->attempts--;
 	change_state(number, IN_FLIGHT_RETURNED, -1);
@@ -321,7 +321,7 @@ sweep_in_flight_waits(int number)
 int
 sweep_in_flight_begin_cancel(int number, int lease, const SweepMessageRef *message)
 {
-	/* The attempts of one that was returned are known here alone. */
+	/* Only the entry has the attempts of a returned message, so it must be kept after a rollback. */
 	bool		returned = number >= 0 && sweep_in_flight(number)->state == IN_FLIGHT_RETURNED;
 
 	if (number < 0)
@@ -358,7 +358,7 @@ sweep_in_flight_return_lease(const pg_uuid_t *id, bool untried, const int64 *ids
 		(void) sweep_queue_lend_lock_after(SWEEP_QUEUE_PIECE, &returned);
 		lease = sweep_lease_find(id);
 	}
-	/* It has not ended with its messages if it never had any, or has no end. */
+	/* The lease is still there if it had no messages, or has no end. */
 	if (lease != NULL)
 		sweep_lease_free(sweep_queue_lease_number(lease));
 }
@@ -419,7 +419,7 @@ sweep_in_flight_settle_purged(int number, TransactionId xid, bool committed)
 		sweep_in_flight_remove(number);
 }
 
-/* Forgets a message whose cancellation was rolled back. The next search finds it at its place, and not before it is due. */
+/* Removes the entry of a message whose cancellation was rolled back. A search finds it again, when it is due. */
 static void
 search_again(int number)
 {

@@ -1,31 +1,31 @@
 /*
  * key.c
- *		Inserts messages with keys: at most one with a key waits, which the unique index queue_message_waiting_key decides.
+ *		Inserts messages with keys: at most one per key waits, as the unique index queue_message_waiting_key ensures.
  *
- * Two senders at once, or one that rolls back, can neither double nor lose a message. A key is undecided while an open
- * transaction has a row with it, or frees it: the sender waits for the end of that transaction.
+ * Concurrent senders and rollbacks neither duplicate nor lose a message. While an open transaction has inserted a row
+ * with the key, or is freeing the key, the key is undecided, and the sender waits for the end of that transaction.
  *
- * A sender inserts its messages in the order of their keys, so that of two senders with the same keys one waits for the
- * other, never both. It works in turns: it looks up keys until it has rows enough, or a key is undecided; then it
- * inserts the rows, and their index entries one by one. One sender to a queue has a turn at a time, and waits for no
- * transaction within it: what it has looked up is still so when it inserts.
+ * A sender inserts its messages in the order of their keys, so that two senders with the same keys do not deadlock. It
+ * works in turns: it looks up keys until it has enough rows, or a key is undecided; then it inserts the rows, and their
+ * index entries one by one. Only one sender per queue has a turn at a time, and it waits for no transaction during the
+ * turn, so that no other sender takes the keys between lookup and insertion.
  *
- * An INSERT by hand takes no turn. Index entries are therefore made without waiting, and report whether the index had
- * another entry with the key. If so, the key is looked up again, when all later senders see the new row: with no other
- * row it stays; else it is withdrawn with those behind it, and the next turn begins with this key. The row with the later
- * entry sees the other one, so two rows with a key never both stay. Until its transaction ends, a withdrawn row looks
- * like one that is being inserted. Senders do not wait for it: it was deleted by the (sub)transaction that inserted it.
+ * An INSERT by hand takes no turn. Index entries are therefore made without waiting, and report whether the index had another entry with the
+ * key. If so, the key is looked up again. By then all later senders see the new row. If there is no other row, the new one stays; else it is
+ * withdrawn with the rows after it, and the next turn begins with this key. The row whose entry is made later sees the other one, so two rows
+ * with a key never both stay. Until its transaction ends, a withdrawn row looks like one that is being inserted. Senders do not wait for it:
+ * they see that it was deleted by the (sub)transaction that inserted it.
  *
- * A message that fails takes back the key that its first claim gave free, in such a turn and without waiting: if another
- * message has the key, or may have it, the failed one waits again without. A message that was released, or whose lease
- * ran out, is not written for that; senders find it in shared memory.
+ * A message that fails takes back the key that its first claim freed, in such a turn and without waiting. If another
+ * message has the key, or may have it, the failed message waits again without the key. The row of a message that was
+ * released, or whose lease ran out, is not written; senders find its key in shared memory.
  *
- * A message that is left out for one that waits is looked at again before the commit (left_out.c): that one may have been claimed, by a
- * consumer that does not see what the sender's transaction has changed. If it still waits, the transaction locks its row FOR KEY SHARE.
- * A claim may then give its key free, but delivers the message when the lock is gone (claim.c). The look after the lock tells
- * that no claim was faster.
+ * The key of a message that was left out is looked up again before the commit (left_out.c): the waiting message may have been claimed
+ * by a consumer that does not see the changes of the sender's transaction. If it still waits, the transaction locks its row FOR KEY
+ * SHARE. A claim may then free its key, but delivers the message only when the lock is gone (claim.c). One more lookup, after the lock
+ * was taken, shows whether a claim came first.
  *
- * An INSERT with ON CONFLICT takes twice the time: it inserts rows one by one, each with a lock and a record of the WAL.
+ * INSERT ... ON CONFLICT takes twice as long: it inserts rows one by one, each with a lock and a WAL record.
  */
 #include "postgres.h"
 
@@ -70,15 +70,15 @@ typedef struct KeyedInsert
 	int			inserted;
 	int			rows[SWEEP_INSERT_ROWS];	/* the messages of the inserter's rows */
 	Relation	index;
-	IndexScanDesc scan;			/* in a turn, as the next */
+	IndexScanDesc scan;			/* only during a turn, as "turn" */
 	LOCKTAG		turn;
 	SnapshotData dirty;
 	TupleTableSlot *slot;
-	Snapshot	begun;			/* in a transaction that must not miss what others commit meanwhile */
+	Snapshot	begun;			/* snapshot of the start, under REPEATABLE READ and SERIALIZABLE */
 	/* The row that has the key, if it is not free; and the transaction whose end decides on an undecided key. */
 	ItemPointerData tid;
 	int64		message_id;
-	bool		is_own;			/* of this transaction */
+	bool		is_own;			/* the row was inserted by this transaction */
 	TransactionId xid;
 	uint32		token;
 } KeyedInsert;
@@ -153,7 +153,7 @@ compare_messages(const void *left, const void *right)
 	return result != 0 ? result : a->number - b->number;
 }
 
-/* Sorts by key; of messages with the same key only the first stays. Returns how many stay. */
+/* Sorts the messages by key, and keeps only the first of each key. Returns how many are left. */
 static int
 sort_messages(SweepKeyedMessage *messages, int count)
 {
@@ -166,7 +166,7 @@ sort_messages(SweepKeyedMessage *messages, int count)
 	return kept;
 }
 
-/* Whether messages of the queue were claimed and wait again: given back, or their lease has run out. */
+/* Whether claimed messages of the queue wait again: they were returned, or their lease has run out. */
 static bool
 are_given_back(const SweepSendRequest *request)
 {
@@ -180,7 +180,7 @@ are_given_back(const SweepSendRequest *request)
 	slot = sweep_queue_find_slot(relation, request->queue_id);
 	if (slot != NULL && slot->next_expiry_us <= sweep_monotonic_us())
 	{
-		/* The leases end now: their claims cannot end the messages any more. */
+		/* This ends the leases: their holders cannot end the messages any more. */
 		sweep_queue_unlock();
 		sweep_queue_lock(LW_EXCLUSIVE);
 		slot = sweep_queue_find_settled(relation, request->queue_id);
@@ -205,7 +205,7 @@ is_withdrawn(TupleTableSlot *slot)
 	return withdrawn;
 }
 
-/* The state of a key of which the slot has a row. */
+/* The state of a key, given a row with it in the slot. */
 static KeyState
 judge(KeyedInsert *insert)
 {
@@ -223,7 +223,7 @@ judge(KeyedInsert *insert)
 	insert->is_own = TransactionIdIsCurrentTransactionId(DatumGetTransactionId(slot_getsysattr(insert->slot, MinTransactionIdAttributeNumber, &is_null)));
 	if (insert->begun == InvalidSnapshot)
 		return KEY_TAKEN;
-	/* A statement of SQL would fail as well, instead of skipping a row that its snapshot does not see. */
+	/* Like an SQL statement, this fails when a row that the snapshot does not see has the key. */
 	if (!insert->is_own &&
 		!table_tuple_satisfies_snapshot(insert->request->messages, insert->slot, insert->begun))
 		ereport(ERROR,
@@ -232,7 +232,7 @@ judge(KeyedInsert *insert)
 	return KEY_TAKEN;
 }
 
-/* Whether a message with this key waits, other than that at `own`. */
+/* Whether a message with this key waits, other than the one at "own". */
 static KeyState
 look_up(KeyedInsert *insert, text *key, ItemPointer own)
 {
@@ -253,7 +253,7 @@ look_up(KeyedInsert *insert, text *key, ItemPointer own)
 	return state;
 }
 
-/* Whether a message that was given back has the key. Its row does not say so: it was not written then. */
+/* Whether a returned message has the key. The index does not show it: the row still has claimed = true. */
 static KeyState
 look_up_given_back(KeyedInsert *insert, text *key)
 {
@@ -291,7 +291,7 @@ look_up_all(KeyedInsert *insert, text *key, bool given_back)
 	return state == KEY_FREE && given_back ? look_up_given_back(insert, key) : state;
 }
 
-/* Chooses the rows of a turn. False when it ended at a key that is undecided. */
+/* Chooses the rows of a turn. False when the turn ended at an undecided key. */
 static bool
 choose_rows(KeyedInsert *insert)
 {
@@ -363,7 +363,7 @@ sweep_key_insert(const SweepSendRequest *request, SweepKeyedMessage *messages, i
 		decided = choose_rows(&insert);
 		decided |= !insert_rows(&insert);
 		end_turn(&insert);
-		/* An INSERT with ON CONFLICT decides without the end of its transaction. */
+		/* INSERT ... ON CONFLICT may decide before its transaction ends. */
 		if (!decided && insert.token != 0)
 			SpeculativeInsertionWait(insert.xid, insert.token);
 		else if (!decided)
@@ -373,7 +373,7 @@ sweep_key_insert(const SweepSendRequest *request, SweepKeyedMessage *messages, i
 	return insert.inserted;
 }
 
-/* Writes the row that was added, with its key. False when another transaction was faster with it: the row is withdrawn. */
+/* Writes the added row with its key. False when another transaction was faster with the key: the row is withdrawn. */
 static bool
 write_with_key(KeyedInsert *insert, text *key)
 {
@@ -423,7 +423,7 @@ sweep_key_put_back(const SweepSendRequest *request, TupleTableSlot *old, int att
 	close_insert(&insert);
 }
 
-/* Locks the row that has the key, as often as it is another one. KEY_TAKEN: it waits, and the claims see the lock. */
+/* Locks the row that has the key until a second lookup finds the same row. KEY_TAKEN: it waits, and claims see the lock. */
 static KeyState
 lock_waiting(KeyedInsert *insert, text *key)
 {

@@ -1,14 +1,14 @@
 /*
  * lease.c
- *		The leases of a queue, in shared memory, and how much each role and each database has.
+ *		The leases of the queues, in shared memory, and how much of it each role and database uses.
  *
- * The id of a lease begins with its number: finding a lease takes no search. The leases of a queue that have an end are
- * a leftist heap, ordered by it: the end of the first is known, and a change takes a time that grows with the logarithm
- * of the number of leases. A claim gives its lease an end when it has all its messages.
+ * The id of a lease begins with its number, so that it is found directly. The leases of a queue that have an end form a
+ * leftist heap: the first end is known, and a change takes logarithmic time. A claim gives its lease an end when the
+ * lease has all its messages.
  *
- * Claims ask whether a role has its share (base/quota.h). An entry of the role and one of the database go up and down
- * with each message. A process mostly finds them where they were the last time. An entry in which nothing is counted can
- * be given to another role or database; when none is left, the other roles are counted together, and the other databases.
+ * Claims check the quota of the role and of the database (base/quota.h). The counts in their entries change with each
+ * message. A process mostly finds the entries where they were the last time. An entry whose counts are 0 can be given to
+ * another role or database; when none is left, all other roles are counted together, and so are all other databases.
  */
 #include "postgres.h"
 
@@ -35,7 +35,7 @@ sweep_holder_find(Oid role, Oid database)
 			continue;
 		if (entry->role == role && entry->database == database)
 			return hints[others] = number;
-		/* An idle entry that this process has just found for the database, or the role, is about to be used. */
+		/* This process has just found that entry for the database, or the role, and is about to use it. */
 		if (idle < 0 && number != hints[1 - others] && entry->held[HELD_LEASES] == 0 && entry->held[HELD_MESSAGES] == 0 &&
 			entry->held[HELD_SLOTS] == 0)
 			idle = number;
@@ -113,7 +113,7 @@ order_children(SweepQueueLease *lease)
 	return changed;
 }
 
-/* Makes one heap of two, and returns its root. The depth is that of the right spines, which are short. */
+/* Merges two heaps and returns the root. The recursion follows the right spines, which are short. */
 static int
 merge(int a, int b)
 {
@@ -161,12 +161,12 @@ take_from_heap(int number)
 		sweep_queue_lease(parent)->left = rest;
 	else
 		sweep_queue_lease(parent)->right = rest;
-	/* Each rank that changes is one more than the one below: there are few. */
+	/* Few ranks change: their number is logarithmic. */
 	while (parent >= 0 && order_children(sweep_queue_lease(parent)))
 		parent = sweep_queue_lease(parent)->parent;
 }
 
-/* Many at a time: a call takes an eighth of the time of a claim, for any number. */
+/* Draws many bytes at a time: each pg_strong_random() takes an eighth of the time of a claim, for any number of bytes. */
 void
 sweep_lease_draw(uint8 *random)
 {

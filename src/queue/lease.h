@@ -1,8 +1,8 @@
 /*
  * lease.h
- *		The leases of a queue, in shared memory, and how much each role and each database has.
+ *		The leases of the queues, in shared memory, and how much of it each role and database uses.
  *
- * The caller of every function has the lock of memory.h exclusively, unless said otherwise.
+ * Every function is called with the lock of memory.h held exclusively, unless its comment says otherwise.
  */
 #ifndef SWEEP_QUEUE_LEASE_H
 #define SWEEP_QUEUE_LEASE_H
@@ -11,12 +11,12 @@
 #include "queue/slot.h"
 
 /*
- * The number of the entry of a role, for all databases, or of a database; the other argument is InvalidOid. The entry is valid while
- * something is counted in it. If all are in use, the common entry of other roles or databases; -1 if both arguments are InvalidOid.
+ * The number of the entry of a role (in all databases) or of a database; the other argument is InvalidOid. The entry stays with it while
+ * something is counted there. If all entries are in use, the common entry of the other roles or databases; -1 if both arguments are InvalidOid.
  */
 extern int	sweep_holder_find(Oid role, Oid database);
 
-/* Adds "by", 1 or -1, to what a role (-1 = none) and a database hold. Both are given by the numbers of their entries. */
+/* Adds "by", 1 or -1, to the counts of a role (-1 = none) and a database, which are given by the numbers of their entries. */
 static inline void
 sweep_holder_count(int role, int database, SweepHeld what, int by)
 {
@@ -28,29 +28,29 @@ sweep_holder_count(int role, int database, SweepHeld what, int by)
 		shared->holders[role].held[what] += by;
 }
 
-/* How much a role, a database and all together hold; a shared lock is enough. */
+/* How much a role, a database, and all together use; a shared lock is enough. */
 extern SweepUse sweep_holder_use(int role, int database, SweepHeld what);
 
-/* Raises the error that tells which role has how many messages, or slots, one of which the queue lacks. Takes the lock itself. */
+/* Raises the error for a message or slot that was refused; its detail tells which role uses the most. Takes the lock itself. */
 pg_noreturn extern void sweep_holder_refuse(SweepHeld what, SweepRefusal refusal, const char *queue);
 
-/* Draws random bytes for the id of a lease. Without the lock: it may raise. */
+/* Draws random bytes for the id of a lease. To be called without the lock, since it may raise an error. */
 extern void sweep_lease_draw(uint8 *random);
 
 /*
- * A new lease of a role, without messages and without an end; -1 if none is left. "random" becomes its id but for the first four bytes.
- * A lease without an end belongs to a claim in progress, and stays when its last message leaves it.
+ * Makes a lease of a role, without messages and without an end, and returns its number; -1 if none is left. Its id consists of the
+ * number and of "random". A lease without an end is that of a claim in progress; it stays without messages.
  */
 extern int	sweep_lease_new(SweepQueueSlot *slot, const uint8 *random, Oid role);
 
-/* The lease of this id in this database, or NULL; a shared lock is enough. */
+/* The lease with that id in this database, or NULL; a shared lock is enough. */
 extern SweepQueueLease *sweep_lease_find(const pg_uuid_t *id);
 
-/* Sets its end. SWEEP_LEASE_RAN_OUT: the lease has ended for all messages but those that are being ended. */
+/* Sets the end of a lease. SWEEP_LEASE_RAN_OUT: it has run out, and is kept only for messages that are being ended. */
 extern void sweep_lease_set_expiry(int number, int64 expires_us);
 #define SWEEP_LEASE_RAN_OUT (SWEEP_NOTHING_DUE - 1)
 
-/* Frees it, if it has no messages. */
+/* Frees the lease if it has no messages. */
 extern void sweep_lease_free(int number);
 
 static inline bool

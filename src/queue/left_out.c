@@ -2,16 +2,16 @@
  * left_out.c
  *		Messages that were left out because another one with their key waits, until the end of their transaction.
  *
- * A message that waits stands for all that were left out for it: its handler sees what their transactions have changed.
- * That is not so when it is claimed before they commit. A transaction that has left out messages therefore
- * looks at them again when it is about to commit, or to be prepared: one whose key does not wait any more is inserted then,
- * and one that waits is delivered when the transaction has ended (key.c).
+ * A waiting message stands for all messages that were left out for it: its handler sees the changes of their transactions,
+ * unless it is claimed before they commit. A transaction that has left out messages therefore looks up their keys again
+ * when it is about to commit or to be prepared. If no message with the key waits any more, the message is inserted then;
+ * else the waiting one is not delivered before the transaction has ended (key.c).
  *
- * A transaction that has written nothing has changed nothing, and does not look. Messages that were left out before the transaction
- * purged or dropped their queue are gone with the others. With key_policy while_queued_or_running a message that is being handled
- * stands for the others as well.
+ * A transaction that has written nothing has no changes, and skips this. Messages that were left out before the transaction purged
+ * or dropped their queue are not inserted. With key_policy while_queued_or_running a message that is being handled stands for the
+ * others, too.
  *
- * The first of several messages that were left out for the same one is kept.
+ * If several messages were left out for the same one, only the first is remembered.
  */
 #include "postgres.h"
 
@@ -28,7 +28,7 @@
 #include "queue/slot.h"
 #include "queue/transaction.h"
 
-/* No bytes between the fields: it is the key of a hash table. */
+/* Key of a hash table: no padding between the fields. */
 typedef struct LeftOutId
 {
 	int64		left_out_for;	/* the message that waits */
@@ -42,7 +42,7 @@ typedef struct LeftOut
 	struct LeftOut *next;		/* of the same or an outer level */
 	int			level;			/* of subtransactions */
 	bool		was_emptied;	/* the transaction had purged the queue before */
-	int64		message_id;		/* it was drawn for the message; the order of sending */
+	int64		message_id;		/* drawn when it was sent */
 	SweepSendRequest request;	/* of this message alone; without the relation and the change */
 	Datum		payload;
 	text	   *key;
@@ -53,7 +53,7 @@ static HTAB *left_out = NULL;
 static LeftOut *last_left_out = NULL;
 static MemoryContext left_out_context = NULL;
 
-/* By queue and key: the order in which senders take the keys. */
+/* Order by queue and key, in which senders take the keys. */
 static int
 compare_left_out(const void *left, const void *right)
 {
@@ -100,7 +100,7 @@ look_again(void)
 		/* The transaction may have dropped the extension. */
 		if (SearchSysCacheExists1(RELOID, ObjectIdGetDatum(entries[i]->id.relation)))
 			insert_one(entries[i]);
-		/* There may be many, and a procedure that commits goes on in the context of the caller. */
+		/* There may be many messages, and after a COMMIT in a procedure the caller's context lives on. */
 		MemoryContextReset(context);
 	}
 	PopActiveSnapshot();
@@ -151,7 +151,7 @@ begin(void)
 	static bool registered = false;
 	HASHCTL		control = {.keysize = sizeof(LeftOutId),.entrysize = sizeof(LeftOut)};
 
-	/* Behind those of transaction.c, hence called before them: what is inserted here is among the changes that are prepared. */
+	/* Registered after the callback of transaction.c, hence called before it: the inserted messages are among its changes at PREPARE. */
 	if (!registered)
 	{
 		RegisterXactCallback(at_transaction_event, NULL);
@@ -178,7 +178,7 @@ sweep_left_out_note(const SweepSendRequest *request, const SweepKeyedMessage *me
 		begin();
 	if (hash_search(left_out, &id, HASH_FIND, NULL) != NULL)
 		return;
-	/* No pointers to values of other tables: these may be gone at the commit. A value may fail to be read, so the entry is made behind that. */
+	/* Detoasted, since the rows with the values may be gone at the commit. That may raise an error, so the entry is made afterwards. */
 	old = MemoryContextSwitchTo(left_out_context);
 	copy.payload = PointerGetDatum(PG_DETOAST_DATUM_COPY(request->payloads[message->number]));
 	copy.request.headers = request->has_headers ? PointerGetDatum(PG_DETOAST_DATUM_COPY(request->headers)) : (Datum) 0;

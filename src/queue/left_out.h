@@ -7,7 +7,7 @@
 
 #include "queue/key.h"
 
-/* After sweep_key_insert(): keeps a copy of the message if it was left out. */
+/* To be called after sweep_key_insert(): keeps a copy of the message if it was left out. */
 extern void sweep_left_out_note(const SweepSendRequest *request, const SweepKeyedMessage *message);
 
 #endif							/* SWEEP_QUEUE_LEFT_OUT_H */

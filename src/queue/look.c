@@ -1,9 +1,9 @@
 /*
  * look.c
- *		The messages of a queue that are claimed, as sweep.messages reads them in shared memory.
+ *		The claimed messages of a queue in shared memory, for sweep.messages.
  *
- * Called by look.sql. All entries are looked at, a piece at a time: the messages of a queue that transactions are ending are
- * in no list. Without shared memory, or on a standby, none is claimed.
+ * Called by look.sql. All entries are read, a piece at a time, because messages that a transaction is ending are in no list
+ * of their queue. Without shared memory, or on a standby, no message is claimed.
  */
 #include "postgres.h"
 
@@ -42,7 +42,7 @@ is_claimed(const SweepInFlight *entry, int64 now_us)
 	}
 }
 
-/* Copies the claimed messages of the queue among a piece of the entries, from "first" on. */
+/* Copies the claimed messages of the queue from one piece of the entries, which begins at "first". */
 static int
 copy_piece(Oid relation, int32 queue_id, int first, SeenInFlight *seen)
 {

@@ -1,5 +1,5 @@
 --
--- Queues: looking at messages: waiting, claimed, dead and acknowledged ones; and taking one back.
+-- Queues: viewing waiting, claimed, dead and acknowledged messages, and cancelling one.
 --
 CREATE FUNCTION sweep._in_flight_messages(queue_id int, OUT lane smallint, OUT message_id bigint, OUT claimed_until timestamptz)
 RETURNS SETOF record
@@ -10,19 +10,19 @@ COMMENT ON FUNCTION sweep._in_flight_messages(int) IS 'internal: the messages of
 CREATE TYPE sweep._seen_message AS (message_id bigint, state text, payload jsonb, key text, attempts int, headers jsonb, priority int, sent_at timestamptz,
 	due_at timestamptz, claimed_until timestamptz, error jsonb);
 COMMENT ON TYPE sweep._seen_message IS 'a row of sweep.messages';
-COMMENT ON COLUMN sweep._seen_message.message_id IS 'order within the queue; what sweep.cancel_message asks for';
+COMMENT ON COLUMN sweep._seen_message.message_id IS 'order within the queue; argument of sweep.cancel_message';
 COMMENT ON COLUMN sweep._seen_message.state IS 'in_flight, ready or delayed, as sweep.queues counts it';
-COMMENT ON COLUMN sweep._seen_message.payload IS 'what the sender said';
+COMMENT ON COLUMN sweep._seen_message.payload IS 'the payload that was sent';
 COMMENT ON COLUMN sweep._seen_message.key IS 'the key it was sent with, or NULL';
 COMMENT ON COLUMN sweep._seen_message.attempts IS 'how often it was delivered when it last failed';
-COMMENT ON COLUMN sweep._seen_message.headers IS 'what the sender said beside the payload, or NULL';
+COMMENT ON COLUMN sweep._seen_message.headers IS 'the headers that it was sent with, or NULL';
 COMMENT ON COLUMN sweep._seen_message.priority IS 'the priority it was sent with';
 COMMENT ON COLUMN sweep._seen_message.sent_at IS 'when the transaction that sent it began';
 COMMENT ON COLUMN sweep._seen_message.due_at IS 'not delivered before; NULL unless it was sent with a delay, has failed or was redriven';
-COMMENT ON COLUMN sweep._seen_message.claimed_until IS 'when the lease of its claim runs out; NULL: it is not claimed, or that is not known';
+COMMENT ON COLUMN sweep._seen_message.claimed_until IS 'when the lease of its claim runs out; NULL: it is not claimed, or the end is not known';
 COMMENT ON COLUMN sweep._seen_message.error IS 'why it failed the last time, or NULL';
 
--- Along the indexes, and no more rows than are wanted: a lane at a time by its ids, delayed messages by their due times.
+-- Reads along the indexes, and only as many rows as are wanted: each lane by its ids, delayed messages by their due times.
 CREATE FUNCTION sweep._messages(caller oid, queue text, state text, max int)
 RETURNS SETOF sweep._seen_message
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE
@@ -87,11 +87,12 @@ CREATE FUNCTION sweep.cancel_message(queue text, message_id bigint DEFAULT NULL,
 RETURNS boolean
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'sweep_queue_cancel';
-COMMENT ON FUNCTION sweep.cancel_message(text, bigint, text) IS 'takes back a message that waits, by its id or its key, in the caller''s transaction; false when it is claimed or gone';
+COMMENT ON FUNCTION sweep.cancel_message(text, bigint, text) IS 'removes a message that waits, by its id or its key, in the caller''s transaction; false when it is claimed or gone';
 
--- sweep.dead and sweep.done read in pages, each behind the last row of the page before, so that rows above a LIMIT are not read. PostgreSQL
--- inlines a function in SQL, and the statement then asks for a page when it wants its rows; of any other function it reads all rows first. A
--- page is declared smaller than it is, because the planner would take hundreds of pages for a large query and compile it.
+-- sweep.dead and sweep.done read pages, each of which begins after the last row of the page before, so that rows beyond a LIMIT are not
+-- read. PostgreSQL inlines a function in SQL, and the statement then reads a page only when it needs the rows; of any other function it
+-- would read all rows first. The declared number of rows of a page is too small on purpose: with hundreds of full pages the planner would
+-- take the query for a large one and compile it.
 CREATE FUNCTION sweep.__ended_page(caller oid, queue text, is_dead boolean, after_at timestamptz, after_id bigint, OUT message_id bigint, OUT payload jsonb,
 	OUT key text, OUT attempts int, OUT headers jsonb, OUT priority int, OUT sent_at timestamptz, OUT ended_at timestamptz, OUT error jsonb, OUT goes_on boolean)
 RETURNS SETOF record
@@ -120,7 +121,7 @@ CREATE FUNCTION sweep._ended_page(queue text, is_dead boolean, after_at timestam
 RETURNS SETOF record
 LANGUAGE c STABLE PARALLEL UNSAFE ROWS 10
 AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
-COMMENT ON FUNCTION sweep._ended_page(text, boolean, timestamptz, bigint) IS 'internal: a page of the dead messages behind an id, or of the acknowledged ones behind a time and id; goes_on: a further page may follow';
+COMMENT ON FUNCTION sweep._ended_page(text, boolean, timestamptz, bigint) IS 'internal: a page of the dead messages after an id, or of the acknowledged ones after a time and id; goes_on: a further page may follow';
 
 CREATE FUNCTION sweep.dead(queue text, OUT message_id bigint, OUT payload jsonb, OUT key text, OUT attempts int, OUT headers jsonb,
 	OUT priority int, OUT sent_at timestamptz, OUT died_at timestamptz, OUT error jsonb)
@@ -133,7 +134,7 @@ BEGIN ATOMIC
 		SELECT n.* FROM page AS p CROSS JOIN LATERAL sweep._ended_page(queue, true, NULL, p.message_id) AS n WHERE p.goes_on)
 	SELECT p.message_id, p.payload, p.key, p.attempts, p.headers, p.priority, p.sent_at, p.ended_at, p.error FROM page AS p;
 END;
-COMMENT ON FUNCTION sweep.dead(text) IS 'the messages of a queue that failed as often as it allows, with their last error: an object of sqlstate, message, detail, hint and context, or only the message that sweep.fail was told';
+COMMENT ON FUNCTION sweep.dead(text) IS 'the messages of a queue that failed as often as it allows, with their last error: an object of sqlstate, message, detail, hint and context, or only the message that was given to sweep.fail';
 
 CREATE FUNCTION sweep.done(queue text, OUT message_id bigint, OUT payload jsonb, OUT key text, OUT attempts int, OUT headers jsonb,
 	OUT sent_at timestamptz, OUT done_at timestamptz)

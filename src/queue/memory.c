@@ -1,9 +1,9 @@
 /*
  * memory.c
- *		The shared memory of the queues: requested, laid out, made.
+ *		Requests, lays out and initializes the shared memory of the queues.
  *
- * Called while the server starts. One lightweight lock guards all of it: work under it takes a microsecond or two, less
- * than the rest of any claim, and a lock per queue would need a second one for the leases, which all queues share.
+ * Called while the server starts. One lightweight lock guards all of it: work under the lock takes a microsecond or two, less than the rest of
+ * any claim. With a lock per queue a second one would be needed for the leases, which all queues share.
  */
 #include "postgres.h"
 
@@ -16,7 +16,7 @@
 
 #define TRANCHE "pg_sweep_queue"
 
-/* Time for a process that is woken to take the lock, in us. */
+/* Time for a woken process to take the lock, in us. */
 #define LEND_US 100
 
 StaticAssertDecl(sizeof(SweepQueueSlot) > 33000 && sizeof(SweepQueueSlot) < 35000, "pg_sweep.max_queues says what a queue takes");
@@ -40,7 +40,7 @@ lay_out(char *base)
 	SweepQueueMemory *memory = &sweep_queue_memory;
 	Size		size = 0;
 
-	/* Transactions that can be in progress at a time. */
+	/* Maximal number of transactions in progress. */
 	memory->running_limit = MaxBackends + max_prepared_xacts;
 	memory->prepared_limit = 4 * max_prepared_xacts;
 	memory->shared = take_part(base, &size, sizeof(SweepQueueShared));

@@ -1,5 +1,5 @@
 --
--- Queues: sending, claiming, acknowledging. These are C, without a detour: they
+-- Queues: sending, claiming, acknowledging. The public functions are in C, since they
 -- are called for every message.
 --
 CREATE FUNCTION sweep.send(queue text, payload jsonb, key text DEFAULT NULL, delay interval DEFAULT '0', priority int DEFAULT 0, headers jsonb DEFAULT NULL)
@@ -24,19 +24,19 @@ CREATE FUNCTION sweep.claim(queue text, max int DEFAULT 1, visibility interval D
 RETURNS SETOF sweep.message
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'sweep_queue_claim';
-COMMENT ON FUNCTION sweep.claim(text, int, interval) IS 'takes up to max messages, by priority and then oldest first, under one lease; skips what others hold and does not wait for it';
+COMMENT ON FUNCTION sweep.claim(text, int, interval) IS 'takes up to max messages, by priority and then oldest first, under one lease; skips messages that others hold and does not wait for them';
 
 CREATE FUNCTION sweep.ack(lease uuid, message_ids bigint[] DEFAULT NULL)
 RETURNS int
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'sweep_queue_ack';
-COMMENT ON FUNCTION sweep.ack(uuid, bigint[]) IS 'removes messages of a lease, all of them unless message_ids is given, and returns how many; leaves alone what the lease no longer holds';
+COMMENT ON FUNCTION sweep.ack(uuid, bigint[]) IS 'removes messages of a lease, all of them unless message_ids is given, and returns how many; ignores messages that the lease no longer holds';
 
 CREATE FUNCTION sweep.fail(lease uuid, error text DEFAULT NULL, message_ids bigint[] DEFAULT NULL)
 RETURNS int
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'sweep_queue_fail';
-COMMENT ON FUNCTION sweep.fail(uuid, text, bigint[]) IS 'has messages of a lease come again after a pause, or moves them to the dead-letter table when they were delivered as often as the queue allows; returns how many';
+COMMENT ON FUNCTION sweep.fail(uuid, text, bigint[]) IS 'delivers messages of a lease again after a pause, or moves them to the dead-letter table when they were delivered as often as the queue allows; returns how many';
 
 CREATE FUNCTION sweep.release(lease uuid, message_ids bigint[] DEFAULT NULL)
 RETURNS int
@@ -50,8 +50,7 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'sweep_queue_extend';
 COMMENT ON FUNCTION sweep.extend(uuid, interval) IS 'has a lease end this long from now, and returns how many messages it holds';
 
--- State of the queues of this database in shared memory. Without it, or on a
--- standby, the rows are counted.
+-- The state of the queues of this database in shared memory. Without shared memory, or on a standby, the rows are counted.
 CREATE FUNCTION sweep._queue_states(OUT queue_id int, OUT ready_rows bigint, OUT delayed_rows bigint, OUT dead bigint, OUT ready_held int, OUT delayed_held int,
 	OUT due_from timestamptz, OUT due_known int, OUT due_inside int, OUT lanes smallint[], OUT positions bigint[], OUT unsearched smallint,
 	OUT sent_per_second double precision, OUT acked_per_second double precision)
@@ -65,10 +64,10 @@ CREATE TYPE sweep._seen_queue AS (queue text, depth bigint, ready bigint, delaye
 	sent_per_second double precision, acked_per_second double precision, owner text);
 COMMENT ON TYPE sweep._seen_queue IS 'a row of sweep.queues';
 
--- Fast with 10,000 queues: the rights are checked once for each role, and of a queue only the unknown is read, along indexes: how many delayed messages are due
--- and not found yet, ten thousand at most, and how long the oldest has been waiting, in each lane from its position on. Lanes that no search has reached,
--- 16 for most queues, are read only if they have messages. The planner takes this for a large query, and compiling it would take a
--- hundred times as long as executing it.
+-- Must be fast with 10,000 queues. The rights are checked once for each role. The tables are read, along indexes, only for numbers that shared
+-- memory does not have: how many delayed messages are due and not found yet, at most ten thousand, and the age of the oldest message, in each
+-- lane from its position on. Lanes that no search has reached, for most queues all 16, are read only if they have messages. The planner takes
+-- this for a large query; JIT compilation would take a hundred times as long as the execution.
 CREATE FUNCTION sweep.__seen_queues(caller oid)
 RETURNS SETOF sweep._seen_queue
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -120,9 +119,9 @@ COMMENT ON FUNCTION sweep._seen_queues() IS 'internal: the queues that the calle
 
 CREATE VIEW sweep.queues WITH (security_barrier) AS
 	SELECT * FROM sweep._seen_queues();
-COMMENT ON VIEW sweep.queues IS 'how much is in each queue, known without counting; shows the queues that the user may use, and all of them to sweep_monitor';
+COMMENT ON VIEW sweep.queues IS 'the number of messages in each queue, from counters; shows the queues that the user may use, and all of them to sweep_monitor';
 COMMENT ON COLUMN sweep.queues.queue IS 'name of the queue';
-COMMENT ON COLUMN sweep.queues.depth IS 'all messages but the dead: ready, delayed and in_flight';
+COMMENT ON COLUMN sweep.queues.depth IS 'all messages except dead ones: ready, delayed and in_flight';
 COMMENT ON COLUMN sweep.queues.ready IS 'can be claimed now';
 COMMENT ON COLUMN sweep.queues.delayed IS 'to be delivered later: sent with a delay, or failed';
 COMMENT ON COLUMN sweep.queues.in_flight IS 'held by a claim that has not run out';

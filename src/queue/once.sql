@@ -1,9 +1,8 @@
 --
--- Effects that happen once, for consumers outside of the database.
+-- Processing a message only once, for consumers outside of the database.
 --
--- Delivery is at least once: an acknowledgement that is lost, or a consumer
--- that is slower than its lease, brings a message a second time.  A consumer that
--- begins the transaction of its effect with sweep.begin_once notices this.
+-- Delivery is at least once: a message is delivered a second time if its acknowledgement is lost, or if the consumer takes longer
+-- than its lease. A consumer notices this if it begins the transaction with its changes by sweep.begin_once.
 --
 CREATE TABLE sweep.once_key (
 	role    text COLLATE "C" NOT NULL,
@@ -12,7 +11,7 @@ CREATE TABLE sweep.once_key (
 	CONSTRAINT once_key_pkey PRIMARY KEY (role, key)
 );
 COMMENT ON TABLE sweep.once_key IS 'keys of committed transactions that began with sweep.begin_once, for pg_sweep.once_retention';
-COMMENT ON COLUMN sweep.once_key.role IS 'each role, by its name, has keys of its own';
+COMMENT ON COLUMN sweep.once_key.role IS 'name of the role: each role has keys of its own';
 COMMENT ON COLUMN sweep.once_key.key IS 'the key, at most 1000 bytes';
 COMMENT ON COLUMN sweep.once_key.done_at IS 'when the transaction began';
 CREATE INDEX once_key_done_at ON sweep.once_key (done_at);
@@ -28,7 +27,7 @@ BEGIN
 			USING ERRCODE = CASE WHEN key IS NULL THEN 'null_value_not_allowed' ELSE 'string_data_right_truncation' END,
 				HINT = 'A key is at most 1000 bytes, for example the name of the queue and the id of the message.';
 	END IF;
-	-- The second of two transactions with a key waits for the end of the first.
+	-- The second of two transactions with the same key waits for the end of the first.
 	INSERT INTO sweep.once_key (role, key) VALUES (sweep._role_name(caller), _begin_once.key)
 		ON CONFLICT ON CONSTRAINT once_key_pkey DO NOTHING;
 	RETURN FOUND;
@@ -38,9 +37,9 @@ COMMENT ON FUNCTION sweep._begin_once(oid, text) IS 'implements sweep.begin_once
 
 CREATE FUNCTION sweep.begin_once(key text) RETURNS boolean
 	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
-COMMENT ON FUNCTION sweep.begin_once(text) IS 'true when no committed transaction of this role has begun with this key before; then the key counts from this commit on';
+COMMENT ON FUNCTION sweep.begin_once(text) IS 'true when no committed transaction of this role has begun with this key before; the key is taken when this transaction commits';
 
--- Removes a limited number at a time, because the scheduler calls this.
+-- Called by the scheduler, so it removes only a limited number of keys at a time.
 CREATE FUNCTION sweep._forget_once() RETURNS bigint
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$

@@ -7,16 +7,16 @@
  * reading anything. One process searches a queue at a time, under a lock of the lock manager that ends with its
  * transaction at the latest. A claim that leaves few prefetched messages searches ahead, while other claims go on.
  *
- * A process that waits for a search does not wait for that lock, which would be handed from one to the next only for
- * each to see that there are messages now. It sleeps on a condition variable, and the search wakes as many processes as
- * it has found messages for. A process that runs meanwhile takes what it finds, and searches if it finds nothing. After
- * a search that has failed none is woken: the first whose sleep ends takes the lock.
+ * A process that waits for a search does not wait for that lock: all waiting processes would get it one after the
+ * other, only to see that there are messages now. It sleeps on a condition variable, and the search wakes as many
+ * processes as it has found messages for. A process that comes meanwhile takes prefetched messages, and searches if
+ * there are none. A search that fails wakes no process: the first whose sleep times out takes the lock.
  *
- * Each search uses the latest snapshot, never that of the transaction. Rows that the transaction itself has inserted are
- * left out: no other process could read them. They are found when it has committed.
+ * Each search takes a new snapshot. Rows that its own transaction has inserted are left out, because no other process
+ * could read them; they are found after the commit.
  *
- * A position moves forward over the rows that were read. Dead rows behind it are never read again, however many there
- * are, and whether or not an old snapshot keeps VACUUM from removing them.
+ * A position moves forward over the rows that were read. Dead rows before it are never read again, even if an old
+ * snapshot keeps VACUUM from removing them.
  */
 #include "postgres.h"
 
@@ -45,7 +45,7 @@
 /* Longest sleep of a process that waits for a search, in ms: a search takes less, unless it reads from the disk. */
 #define LOOK_AGAIN_MS 100
 
-/* Number of waiting processes from which on all are woken at once. */
+/* If this many or more processes are to be woken, all are. */
 #define WAKE_AT_MOST 16
 
 typedef struct Search
@@ -55,20 +55,20 @@ typedef struct Search
 	Snapshot	snapshot;
 	TimestampTz now;
 	uint32		generation;
-	/* The beginning, and then the end, of what is searched. */
-	uint32		lanes;			/* to be looked at */
+	/* The start of the searched ranges, and after the search their end. */
+	uint32		lanes; /* lanes to search */
 	uint32		exhausted;		/* lanes in which nothing is left */
 	int64		position[SWEEP_LANES];
 	bool		with_due;
 	TimestampTz due_from;
 	TimestampTz next_due;
 	int			wanted;			/* by the claim that searches */
-	int			room;			/* what the list can take */
+	int			room;			/* messages that the list can take */
 	int			count;
 	SweepMessageRef found[SWEEP_QUEUE_PREFETCH];
 } Search;
 
-/* False when another process searches, or did until a moment ago: this one waits for it, unless ahead. */
+/* False when another process searches, or has just done so. Unless "ahead", waits for that search. */
 static bool
 become_searcher(const LOCKTAG *tag, Relation messages, const SweepQueue *queue, bool ahead)
 {
@@ -86,7 +86,7 @@ become_searcher(const LOCKTAG *tag, Relation messages, const SweepQueue *queue, 
 	if (searched == NULL)
 		return false;
 	ConditionVariablePrepareToSleep(searched);
-	/* A process that gives the lock back from now on wakes this one. */
+	/* From here on a process that releases the lock wakes this one. */
 	acquired = LockAcquire(tag, ExclusiveLock, false, true) != LOCKACQUIRE_NOT_AVAIL;
 	if (!acquired)
 		(void) ConditionVariableTimedSleep(searched, LOOK_AGAIN_MS, sweep_wait_event(SWEEP_WAIT_QUEUE));
@@ -116,7 +116,7 @@ begin_search(Search *search, bool ahead, bool *worth)
 	slot = sweep_queue_get_slot(relation, search->queue->queue_id);
 	if (slot == NULL)
 	{
-		/* A claim that looks again is refused, or makes room. */
+		/* The claim will look again, and then make room or be refused. */
 		sweep_queue_unlock();
 		return false;
 	}
@@ -129,7 +129,7 @@ begin_search(Search *search, bool ahead, bool *worth)
 	search->due_from = slot->due_from;
 	if (needed)
 	{
-		/* From here on commits lower these. */
+		/* From here on commits record their positions here. */
 		slot->due_low = SWEEP_NOTHING_DUE;
 		if (search->with_due)
 			slot->due_searched_us = sweep_monotonic_us();
@@ -151,7 +151,7 @@ column_int64(Relation messages, HeapTuple tuple, int column)
 	return DatumGetInt64(heap_getattr(tuple, column, RelationGetDescr(messages), &is_null));
 }
 
-/* Drops what is in flight already, of all that was found: looking for each row would take the lock for each. */
+/* Drops the found messages that are in flight already, all at once: a check of each row in the scan would take the lock each time. */
 static void
 drop_in_flight(Search *search, const SweepQueueSlot *slot)
 {
@@ -164,9 +164,9 @@ drop_in_flight(Search *search, const SweepQueueSlot *slot)
 }
 
 /*
- * Half of the room is enough: delayed messages do not hold up those of a higher priority. The next search goes on at the
- * due time that this one came to. If this one began there, all that it has found are due at the same moment, and the next
- * search would find the same: what is in flight already does not count then.
+ * Half of the room is enough, so that the rest is left for messages of a higher priority. The next search goes on at the
+ * due time that this one has reached. If that is the due time at which this one began, all messages found are due at the
+ * same moment, and the next search would find them again; then those in flight do not count.
  */
 static bool
 has_enough_due(Search *search, TimestampTz due_at, TimestampTz first_due)
@@ -186,14 +186,14 @@ has_enough_due(Search *search, TimestampTz due_at, TimestampTz first_due)
 }
 
 /*
- * False for a row that this very transaction has inserted or put off, or that an open one is removing or putting off. If
- * that one does not commit, the message is LEASED again, or, after a statement that is not the extension's own, the
+ * False for a row that this transaction has inserted or put off, or that an open transaction is removing or putting off.
+ * If that transaction is rolled back, the message is LEASED again, or, after a statement that is not the extension's own, the
  * queue is searched from its start.
  *
- * A row that an open transaction has only updated to give its key free is not left out, neither the old version
- * (frees_key) nor, in that transaction, the new one (freed): if that claim was forgotten to make room, no other search
- * would find it. A claim must lock the old version first, which it cannot. A row that is put off with its key is deleted
- * and inserted again.
+ * True for a row that an open transaction has only updated to free its key: for the old version (frees_key) and, in that
+ * transaction, for the new one (freed). If the entry of that message was removed to make room, no later search would
+ * find it. A claim of the old version cannot lock the row, and puts the message off. A failed message that takes its key
+ * back is deleted and inserted instead, so it is not taken for such a row.
  */
 static bool
 can_be_claimed(HeapTuple tuple, bool frees_key, bool freed)
@@ -297,7 +297,7 @@ search_lane(Search *search, int lane)
 	index_close(index, AccessShareLock);
 }
 
-/* By priority; messages that have fallen due come before those that were sent without a delay. */
+/* Order by priority; then messages that have fallen due before those that were sent without a delay. */
 static int
 compare_found(const void *left, const void *right)
 {
@@ -316,8 +316,8 @@ compare_found(const void *left, const void *right)
 }
 
 /*
- * Adds what was found to the prefetched messages, in order. A message may have been found twice if a position was set
- * back meanwhile.
+ * Adds the found messages to the prefetched ones, in order. A message may be there twice if a position was lowered
+ * meanwhile.
  */
 static void
 append_prefetched(SweepQueueSlot *slot, const Search *search)
@@ -362,14 +362,14 @@ end_search(Search *search)
 		}
 		drop_in_flight(search, slot);
 		append_prefetched(slot, search);
-		/* No commit wakes a process for messages that have fallen due. */
+		/* No commit wakes processes for messages that have fallen due, so the search does. */
 		if (search->with_due && slot->prefetched_count > search->wanted)
 			sweep_queue_wake(slot, (slot->prefetched_count - 1) / search->wanted);
 	}
 	sweep_queue_unlock();
 }
 
-/* Wakes as many processes as find messages, if each wants as many as this one, and one to search; all if nothing is left to be found. */
+/* Wakes as many waiting processes as there are messages for, if each wants "wanted", and one more to search; all if nothing is left to search. */
 static void
 wake_waiting(Relation messages, const SweepQueue *queue, int wanted)
 {

@@ -8,9 +8,9 @@
 #include "queue/table.h"
 
 /*
- * Prefetches messages of a queue if there are none, or, ahead, if there are few. False when there is nothing to be
- * found; true when a claim may find messages that this process or another one has found. Waits for a search of another
- * process, unless ahead. wanted: the number of messages that the caller takes.
+ * Prefetches messages of a queue if none are prefetched, or, with "ahead", if few are. False when there is nothing to
+ * be claimed; true when a claim may succeed, whichever process has searched. Waits for the search of another process,
+ * unless "ahead". wanted: the number of messages that the caller takes.
  */
 extern bool sweep_queue_search(Relation messages, const SweepQueue *queue, int wanted, bool ahead);
 

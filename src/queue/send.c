@@ -3,8 +3,8 @@
  *		sweep.send and sweep.send_many.
  *
  * A message is a row that is inserted in the sender's transaction, without SQL (table.c); consumers are woken when that
- * has committed (transaction.c). A message with a key is inserted unless one with this key waits already (key.c); then it is
- * looked at again before the commit (left_out.c).
+ * has committed (transaction.c). A message with a key is left out if one with this key waits already (key.c); then the key
+ * is looked up again before the commit (left_out.c).
  */
 #include "postgres.h"
 
@@ -32,7 +32,7 @@ PG_FUNCTION_INFO_V1(sweep_queue_send);
 PG_FUNCTION_INFO_V1(sweep_queue_send_many);
 PG_FUNCTION_INFO_V1(sweep_queue_try_send);
 
-/* Reads the arguments that both functions have: the queue is the first, delay and priority are the fourth and the fifth. */
+/* Reads the arguments that both functions share: the queue (first), delay (fourth) and priority (fifth). */
 static void
 open_request(SweepSendRequest *request, FunctionCallInfo fcinfo, const char *name)
 {
@@ -131,7 +131,7 @@ sweep_queue_send(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(message_id);
 }
 
-/* Returns how many were sent. Messages are delivered in the order of their ids, which is that of the arguments. */
+/* Returns how many were sent. The ids are drawn in the order of the arguments, in which the messages are then delivered. */
 static int64
 send_with_keys(const SweepSendRequest *request, const Datum *keys, const bool *nulls)
 {
@@ -212,8 +212,8 @@ try_send_work(void *arg)
 
 /*
  * SQL: sweep._try_send(queue_id int, queue text, payload jsonb) RETURNS text: sends without waiting for a transaction that
- * drops the queue; NULL, or the error that has kept the message from being sent. The transaction goes on, and if it
- * could not be cancelled before, it cannot be afterwards.
+ * drops the queue. Returns NULL, or the error for which the message was not sent; the transaction goes on. If query cancels were
+ * held off before, they still are.
  */
 Datum
 sweep_queue_try_send(PG_FUNCTION_ARGS)

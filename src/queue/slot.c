@@ -1,16 +1,15 @@
 /*
  * slot.c
- *		The state of each queue: the places of its next messages, their number, and the processes that wait; and
- *		what a commit changes of it.
+ *		The state of each queue: its next messages, counters and waiting processes; and what a commit changes in it.
  *
- * Messages are rows of sweep.queue_message; nothing here is needed to keep them. A slot says where the next claim begins
- * to look, so that no claim reads rows that others have claimed or removed. Its messages in flight (in_flight.c) are
- * here and not in the rows, so that a claim writes nothing. All of it is lost when the server restarts: then each queue
- * is searched from its start, once, and what was claimed comes again.
+ * Messages are rows of sweep.queue_message, and none is lost with this memory. A slot has the positions where the next
+ * search begins, so that claims do not read rows that others have claimed or removed. Messages in flight (in_flight.c)
+ * are noted in memory and not in the rows, so that a claim writes nothing. All of it is lost when the server restarts:
+ * then each queue is searched once from its start, and claimed messages are delivered again.
  *
- * The rule that loses no message: a transaction that has sent lowers the position of its lane to the lowest id that it
- * wrote, after it has become visible (transaction.c). A search whose snapshot did not see that transaction takes over the
- * lowest position that was set while it searched.
+ * No message is lost because a transaction, after it has become visible, lowers the position of each lane to the lowest
+ * id that it wrote there (transaction.c). A search whose snapshot did not see that transaction ends with the lowest
+ * position that was set while it searched.
  */
 #include "postgres.h"
 
@@ -24,7 +23,7 @@
 #include "queue/queue.h"
 #include "queue/slot.h"
 
-/* Least time between two searches for messages that have fallen due, while other messages are prefetched. */
+/* Minimal time between two searches for messages that have fallen due, while other messages are prefetched, in us. */
 #define DUE_SEARCH_US (10 * INT64CONST(1000))
 
 #define RATE_PERIOD_US (10 * USECS_PER_SEC)
@@ -144,7 +143,7 @@ sweep_queue_rate(const SweepRate *rate, int64 now_us)
 	double		periods = (double) (now_us - rate->since_us) / RATE_PERIOD_US;
 	double		count = 0;
 
-	/* The part of a period within the last ten seconds, as if its messages had been spread evenly. */
+	/* The period before counts with the part of it that lies within the last ten seconds, as if its messages were spread evenly. */
 	if (periods < 1)
 		count = (double) rate->count + (double) rate->count_before * (1 - Max(periods, 0));
 	else if (periods < 2)
@@ -262,7 +261,7 @@ sweep_change_add(SweepQueueChange *to, const SweepQueueChange *from)
 	to->dropped |= from->dropped;
 }
 
-/* Forgets the prefetched messages, and moves the positions back, so that the next search finds them again. */
+/* Drops the prefetched messages, and lowers the positions, so that the next search finds them again. */
 static void
 flush_prefetched(SweepQueueSlot *slot)
 {
@@ -286,7 +285,7 @@ apply_positions(SweepQueueSlot *slot, const SweepQueueChange *change)
 
 	if (change->reset)
 		sweep_queue_reset_slot(slot);
-	/* Prefetched messages are in the order of priorities. When one arrives that comes before the last of them, all are searched for again. */
+	/* Prefetched messages are in order of priority. When a message comes before the last of them, all are searched for again. */
 	if (slot->prefetched_count > 0)
 		last_lane = SWEEP_LANE_INDEX(slot->prefetched[slot->prefetched_first + slot->prefetched_count - 1].lane);
 	if (change->lanes & ((1 << last_lane) - 1))
@@ -312,7 +311,7 @@ sweep_queue_apply(SweepQueueSlot *slot, const SweepQueueChange *change, FullTran
 	slot->used_us = sweep_monotonic_us();
 	add_to_rate(&slot->sent, change->sent, slot->used_us);
 	add_to_rate(&slot->acked, change->acked, slot->used_us);
-	/* A message that has failed or was dead, and is to be delivered at once, arrives as well. */
+	/* A failed or redriven message that is due at once counts as well. */
 	if (change->first_due <= now)
 		arrived = Max(arrived, change->rows[1]);
 	if (arrived > 0 && slot->news == NEWS_NONE)
@@ -322,7 +321,7 @@ sweep_queue_apply(SweepQueueSlot *slot, const SweepQueueChange *change, FullTran
 	sweep_queue_wake(slot, arrived);
 }
 
-/* A notification that a scheduler was sending when it died is sent again. */
+/* Takes SENDING as well: a scheduler has died while it was sending that notification. */
 int
 sweep_queue_take_news(SweepQueueNews *taken, int64 *wait_us)
 {
@@ -364,7 +363,7 @@ sweep_queue_settle_news(const SweepQueueNews *taken, int count)
 
 		if (slot->queue_id == taken[i].queue_id && slot->database == MyDatabaseId)
 		{
-			/* A message that has come since needs another one. */
+			/* The state is PENDING again if a message has come since: it needs another notification. */
 			if (slot->news == NEWS_SENDING)
 				slot->news = taken[i].state;
 			if (taken[i].state == NEWS_NONE)

@@ -1,20 +1,20 @@
 /*
  * slot_pool.c
- *		Room for queues and messages: gives a queue a slot, and frees what nothing needs.
+ *		Gives slots to queues, and makes room for slots and messages by freeing unused ones.
  *
  * A queue gets a slot when it is first used: by a claim, a commit, a process that waits or counts. A queue that loses
- * its slot loses nothing: it is searched from its start when it is used again. A commit cannot search for long, nor
- * look up a role: it looks at a few slots, and sweep_queue_find() has asked about its role before.
+ * its slot is searched from its start when it is used again. A commit must not search for long, nor look up a role: it
+ * looks at a few slots only, and sweep_queue_find() has looked up the role before.
  */
 #include "postgres.h"
 
 #include "queue/in_flight.h"
 #include "queue/slot_pool.h"
 
-/* A queue that was used within this time is in use, in us. */
+/* A queue counts as in use if it was used within this time, in us. */
 #define IN_USE_US (60 * USECS_PER_SEC)
 
-/* Slots of which the one that was not used for the longest time is given to another queue. */
+/* Number of slots among which the least recently used idle one is chosen for another queue. */
 #define VICTIM_CANDIDATES 64
 
 static bool
@@ -23,7 +23,7 @@ is_idle(const SweepQueueSlot *slot)
 	return slot->generation != 0 && slot->lease_count == 0 && slot->returned.count == 0 && slot->blocked.count == 0 && slot->waiters == 0;
 }
 
-/* Whether the slot may be taken. A role, or a database, that has its share of slots may only take that of one of its own queues. */
+/* Whether the slot may be taken. If the quota of the role, or of the database, is used up, only a slot of one of its own queues may be. */
 static bool
 fits(const SweepQueueSlot *slot, Oid role, SweepRefusal refusal)
 {
@@ -142,7 +142,7 @@ sweep_queue_settle_leases(Oid relation, int32 queue_id)
 	return slot;
 }
 
-/* Settles the leases of one queue that have run out; with "forget" also forgets the messages that were given back to it. */
+/* Returns the messages of leases that have run out to the queue; with "forget" also removes the entries of all returned messages. */
 static void
 make_room_in(SweepQueueSlot *slot, bool forget)
 {
@@ -164,7 +164,7 @@ make_room_in(SweepQueueSlot *slot, bool forget)
 		if (sweep_queue_lend_lock_after(SWEEP_QUEUE_PIECE, &forgotten) && slot->generation != generation)
 			return;
 	}
-	/* A search that has stepped over messages in flight meanwhile finds them again. */
+	/* Once more, since a search may have left out messages that were in flight meanwhile. */
 	sweep_queue_reset_slot(slot);
 }
 

@@ -1,10 +1,11 @@
 /*
  * statement.c
- *		Statements on the table of messages: those of the extension that are SQL, and those of others.
+ *		SQL statements on the table of messages: the extension's own, and those of others.
  *
- * A function in SQL that writes to the table calls a begin and an end, which says what it did; a purge names each row
- * that it deletes. A trigger notes any other statement, of a superuser or of a restore, and one of rows what logical replication
- * has applied: then all queues of the database are searched from their start. When the table or the database is dropped, they are forgotten.
+ * An SQL function that writes to the table calls a begin function and an end function, which reports the changes; a purge also reports each
+ * row that it deletes. A trigger notes any other statement, such as one of a superuser or a restore, and a row trigger the rows that logical
+ * replication applies. After those all queues of the database are searched from their start. When the table or the database is dropped,
+ * their slots are freed.
  */
 #include "postgres.h"
 
@@ -40,7 +41,7 @@ PG_FUNCTION_INFO_V1(sweep_statement_end);
 PG_FUNCTION_INFO_V1(sweep_statement_note_purged);
 PG_FUNCTION_INFO_V1(sweep_statement_note_foreign);
 
-/* Levels of the extension's own statements in progress, the innermost last; in TopTransactionContext. */
+/* Subtransaction levels of the extension's own statements in progress, the innermost last; in TopTransactionContext. */
 static List *own_statements = NIL;
 
 static void
@@ -50,7 +51,7 @@ at_transaction_end(XactEvent event, void *arg)
 		own_statements = NIL;
 }
 
-/* A statement that has only fired the trigger whose subtransaction this is goes on. */
+/* Ends the statements of the level that is rolled back; a statement that has only fired a trigger with this subtransaction goes on. */
 static void
 at_subtransaction_end(SubXactEvent event, SubTransactionId id, SubTransactionId parent, void *arg)
 {
@@ -86,7 +87,7 @@ Datum
 sweep_statement_begin(PG_FUNCTION_ARGS)
 {
 	sweep_extension_require(sweep_extension_find());
-	/* Rows of a queue that is dropped meanwhile would stay for ever. */
+	/* The lock keeps the queue from being dropped meanwhile; its rows would stay for ever. */
 	(void) sweep_lock_acquire_queue(PG_GETARG_INT32(0), PG_GETARG_BOOL(1) ? LOCK_ALONE : LOCK_SHARED, true);
 	sweep_transaction_change(sweep_queue_relation(), PG_GETARG_INT32(0))->reset_if_undone = true;
 	sweep_statement_open();
@@ -120,8 +121,8 @@ sweep_statement_note_purged(PG_FUNCTION_ARGS)
 }
 
 /*
- * SQL: sweep._end_queue_statement(queue_id, ready, delayed, dead, first_due, emptied, dropped). A queue that was emptied is searched
- * from its start; "emptied" of SweepQueueChange is about the whole table. With "dropped" its rows are deleted.
+ * SQL: sweep._end_queue_statement(queue_id, ready, delayed, dead, first_due, emptied, dropped). With "emptied" the queue is searched
+ * from its start; SweepQueueChange.emptied is something else: it is about the whole table. With "dropped" the rows of the queue are deleted.
  */
 Datum
 sweep_statement_end(PG_FUNCTION_ARGS)
@@ -136,7 +137,7 @@ sweep_statement_end(PG_FUNCTION_ARGS)
 		sweep_sql_end_call();
 	}
 	sweep_statement_close();
-	/* No other transaction works with a queue that is dropped, but prepared ones may have, and have ended. */
+	/* When a queue is dropped, prepared transactions that have worked with it have ended; their changes are applied first. */
 	sweep_prepared_settle();
 	change->rows[0] += PG_GETARG_INT64(1);
 	change->rows[1] += PG_GETARG_INT64(2);
@@ -158,7 +159,7 @@ sweep_statement_note_foreign(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
 				 errmsg("sweep._note_foreign_statement must be called as a trigger")));
-	/* Prepared transactions that have worked with the table have ended: they kept a lock of it. */
+	/* Prepared transactions that have worked with the table must have ended, since they held a lock on it. */
 	if (TRIGGER_FIRED_BY_TRUNCATE(trigger->tg_event))
 		sweep_prepared_settle();
 	if (own_statements == NIL)

@@ -6,8 +6,8 @@
 #define SWEEP_QUEUE_STATEMENT_H
 
 /*
- * Statements on the table of messages between these two are the extension's own, and the changes say what they do.
- * After all others, every queue of the database is searched from its start when they commit.
+ * Between these two calls, statements on the table of messages are the extension's own: it notes their changes itself.
+ * After any other statement, all queues of the database are searched from their start when it commits.
  */
 extern void sweep_statement_open(void);
 extern void sweep_statement_close(void);

@@ -2,10 +2,10 @@
  * statistics.c
  *		The columns of sweep.queues.
  *
- * When a transaction ends, it adds what it changed to the counters of its queues (slot.c). They begin with a count of the rows, by the
- * first process that asks after the start of the server, or after a statement that was not the extension's own. The
- * count is exact while messages come and go: it uses a snapshot that is published before, and a commit is added to the
- * counters if and only if that snapshot does not see it.
+ * When a transaction ends, it adds what it changed to the counters of its queues (slot.c). The counters begin with a count of the
+ * rows, by the first process that reads the view after the start of the server, or after a statement that was not the extension's own.
+ * The count is exact while messages come and go: its snapshot is published before, and a commit is added to the counters if and only
+ * if that snapshot does not see it.
  */
 #include "postgres.h"
 
@@ -41,23 +41,23 @@
 /* The columns of sweep._queue_states(), which put_state() numbers from 0. */
 #define STATE_COLUMNS 14
 
-/* The state of a queue for sweep.queues. Its numbers are those of its slot, or were counted. */
+/* The state of a queue for sweep.queues, from its slot or from a count. */
 typedef struct State
 {
-	int32		queue_id;		/* key of the table of what was counted */
+	int32		queue_id;		/* key of the hash table of counts */
 	uint32		generation;		/* of the slot */
 	int64		rows[2];
 	int64		dead;
 	int			held[2];
 	TimestampTz due_from;
-	int			due_known;		/* delayed messages that a search has found or that were given back */
-	int			due_inside;		/* of these and of the claimed ones: messages that are also among the rows from due_from on */
+	int			due_known;		/* delayed messages that a search has found or that were returned */
+	int			due_inside;		/* of these and the claimed ones, those due from due_from on: the query counts them, too */
 	int64		first[SWEEP_LANES]; /* lowest id that may be claimed; PG_INT64_MAX = none */
 	double		sent;
 	double		acked;
 } State;
 
-/* The tables of which the rows are counted. */
+/* The tables whose rows are counted. */
 typedef struct Tables
 {
 	Relation	messages;
@@ -66,7 +66,7 @@ typedef struct Tables
 
 PG_FUNCTION_INFO_V1(sweep_queue_states);
 
-/* Before a snapshot is taken: to one that waits for the lock, a table that is rewritten meanwhile looks empty. */
+/* Called before the snapshot is taken: if the table were rewritten while this waits for the lock, an older snapshot would see it empty. */
 static Tables
 open_tables(Oid relation)
 {
@@ -77,7 +77,7 @@ open_tables(Oid relation)
 	return tables;
 }
 
-/* The counted state of a queue. A new one is that of a queue without a slot: no search has reached any message. */
+/* The count of a queue. A new one describes a queue without a slot: no search has reached any message. */
 static State *
 count_of(HTAB *counts, int32 queue_id)
 {
@@ -129,8 +129,8 @@ count_all(const Tables *tables, Snapshot snapshot, HTAB *counts)
 }
 
 /*
- * Publishes a snapshot, which must see nothing of the transaction itself: the commits visible in it are counted by this
- * process, all others when they are applied (slot.c). NULL if the counters are valid; else the tables are open.
+ * Publishes a snapshot: commits that it sees are counted by this process, all others are added when they are applied (slot.c). It must not see
+ * the changes of the transaction itself. NULL if the counters are valid; else the tables are open.
  */
 static Snapshot
 begin_count(Oid relation, Tables *tables)
@@ -155,15 +155,15 @@ begin_count(Oid relation, Tables *tables)
 	if (!entry->counted)
 	{
 		snapshot = RegisterSnapshot(GetLatestSnapshot());
-		/* The changes of this transaction are left out: they are added when it commits. */
+		/* Hides the changes of this transaction, which are added when it commits. */
 		snapshot->curcid = FirstCommandId;
 		entry->xmax = sweep_queue_full_xid(snapshot->xmax);
 		entry->xmin = sweep_queue_full_xid(snapshot->xmin);
 		entry->running_count = snapshot->xcnt;
-		/* memcpy wants an array even to copy nothing. */
+		/* The array may be NULL when it is empty, which memcpy must not be given. */
 		if (snapshot->xcnt > 0)
 			memcpy(sweep_queue_running(entry), snapshot->xip, snapshot->xcnt * sizeof(TransactionId));
-		/* A snapshot does not list the transaction that took it. */
+		/* A snapshot does not list its own transaction. */
 		if (TransactionIdIsValid(own))
 			sweep_queue_running(entry)[entry->running_count++] = own;
 		entry->counting = true;
@@ -174,9 +174,9 @@ begin_count(Oid relation, Tables *tables)
 }
 
 /*
- * Adds the counts to the counters of the queues. False when there are no counters afterwards: a queue has lost its slot, or a statement
- * that is not the extension's own has written to the table meanwhile. When there are more queues than slots, nothing is added, so that
- * the attempt takes no slot from a queue.
+ * Adds the counts to the counters of the queues. False when the counters are not valid afterwards: a queue has lost its slot, or a
+ * statement that is not the extension's own has written to the table meanwhile. With more queues than slots nothing is added, to take
+ * no slot from another queue.
  */
 static bool
 end_count(Oid relation, HTAB *counts)
@@ -241,7 +241,7 @@ make_counters(Oid relation, HTAB *counts)
 	return valid;
 }
 
-/* Adds a message that waits to the state of its queue. */
+/* Adds a waiting message to the state of its queue. */
 static void
 add_message(State *state, const SweepMessageRef *message)
 {
@@ -295,7 +295,7 @@ copy_slot(SweepQueueSlot *slot, Oid relation, State *state)
 	return found;
 }
 
-/* Adds the messages in flight to the states of their queues, an array by the number of the slot. */
+/* Adds the messages in flight to the states of their queues; the array is indexed by slot number. */
 static void
 add_in_flight(State **states)
 {
@@ -328,7 +328,7 @@ put_state(ReturnSetInfo *result, const State *state)
 	int			lane_count = 0;
 
 	/*
-	 * The lanes that may have something to be claimed, with the lowest id of each; and the first lane that no search has reached. A
+	 * The lanes that may have messages to claim, with the lowest id of each; and the first lane that no search has reached. A
 	 * search goes from the highest priority down, so no search has reached most of the lanes after that one.
 	 */
 	nulls[11] = true;
@@ -362,8 +362,8 @@ put_state(ReturnSetInfo *result, const State *state)
 }
 
 /*
- * Adds the states of the slots of this database to the table. Without valid counters, the numbers that were counted stay, which are none
- * for a queue that has a slot and no rows.
+ * Adds the states of the slots of this database to the table. Without valid counters the counted numbers are kept; a queue
+ * that has a slot and no rows was not counted, and has 0.
  */
 static void
 add_slots(HTAB *table, Oid relation, bool valid)

@@ -1,17 +1,17 @@
 /*
  * table.c
- *		The queues that this process has worked with, and the roles that may use them; the rows of their messages.
+ *		The queues that this process has looked up, with the roles that may use them; and the rows of their messages.
  *
- * Sending and claiming are too frequent to look up the queue with SQL each time. A row of sweep.queue is kept until a
- * statement changes that table: its trigger sends an invalidation of the relation. A transaction that works with a queue
- * shares a lock of that queue until it ends; one that drops the queue has the lock alone. The invalidation arrives with
- * the lock, so no message is sent to a queue that is gone. It is not the lock of a table: a transaction that drops a queue
- * and stays open keeps no other one from other queues.
+ * Sending and claiming are too frequent to look up the queue with SQL each time. A row of sweep.queue is cached until a
+ * statement changes that table: its trigger sends a relcache invalidation. A transaction that works with a queue holds a
+ * shared lock of the queue until it ends; dropping the queue needs the exclusive lock. Taking the lock processes the
+ * invalidation, so that no message is sent to a dropped queue. It is no table lock: while a transaction that drops a queue
+ * stays open, others can work with other queues.
  *
- * The table of messages is read and written without SQL (search.c, ack.c, and below): a plan costs several times as
- * much, and is bound to the snapshot of the transaction. Only the rights that are checked here count. Rows are
- * inserted many at a time: those of a page are one record of the WAL. Triggers and defaults do not take part: all
- * columns are filled here. Indexes that a user has added are kept up to date.
+ * The table of messages is read and written without SQL (search.c, ack.c, and below): executing a plan costs several
+ * times as much, and uses the snapshot of the transaction. Only the rights that are checked here count. Rows are
+ * inserted many at a time, with one WAL record per page. Triggers are not fired, and defaults not used: all columns are
+ * filled here. Indexes that a user has added are maintained.
  */
 #include "postgres.h"
 
@@ -60,7 +60,7 @@ static SweepStatement find_queue_sql = {
 	.types = {OIDOID, TEXTOID, TEXTOID},
 	.reads_latest = true};
 
-/* Number of looks at a queue that is changed again and again. */
+/* Number of attempts to read a queue that changes again and again. */
 #define MAX_REFUSALS 10
 
 /* The types of the columns of sweep.queue_message. */
@@ -109,7 +109,7 @@ prepare_cache(void)
 	if (queues_context == NULL)
 	{
 		CacheRegisterRelcacheCallback(forget_queues, (Datum) 0);
-		/* The names of roles were resolved. */
+		/* The cached queues have OIDs of roles, looked up by name. */
 		CacheRegisterSyscacheCallback(AUTHOID, forget_roles, (Datum) 0);
 		queues_context = AllocSetContextCreate(TopMemoryContext, "pg_sweep queues", ALLOCSET_SMALL_SIZES);
 	}
@@ -144,8 +144,8 @@ sweep_queue_sequence(void)
 }
 
 /*
- * Rows are read and written by the numbers of the columns, and a value of another type would be taken for a pointer. A column that was
- * added is NULL in all that is sent, so it must be allowed to be.
+ * Rows are read and written by column number, and a value of another type might be taken for a pointer. An added column is NULL in
+ * each message that is sent, and must allow that.
  */
 static void
 check_columns(TupleDesc columns)
@@ -177,7 +177,7 @@ sweep_queue_open(void)
 	return messages;
 }
 
-/* Again while the name goes to another index, as at the end of REINDEX CONCURRENTLY: the old one is not valid any more. */
+/* Tries again while the name passes to another index, as at the end of REINDEX CONCURRENTLY: the old index is not valid any more. */
 Relation
 sweep_queue_open_index(Relation messages, const char *name, LOCKMODE mode)
 {
@@ -226,7 +226,7 @@ load_queue(text *name)
 	uint64		count;
 
 	sweep_sql_begin_call();
-	/* The statement may have read invalidations after the row. */
+	/* Again if the statement has processed invalidations after it had read the row. */
 	do
 	{
 		prepare_cache();
@@ -251,8 +251,8 @@ load_queue(text *name)
 }
 
 /*
- * Calls the SQL function that checks the right for all other functions; it raises the error. If it finds nothing wrong,
- * the queue, the grant or the role has come meanwhile, and the queue is read again.
+ * Calls the SQL function that also checks the right for all other functions, and raises the error. If it finds nothing
+ * wrong, the queue, the grant or the role is new, and the queue is read again.
  */
 static void
 ask_again(text *name, SweepQueueRight right, int refusals)
@@ -288,7 +288,7 @@ sweep_queue_find(text *name, SweepQueueRight right)
 	SweepQueue *queue;
 	int			refusals = 0;
 
-	/* The commit may need it, and cannot look it up. */
+	/* The result is cached for the commit, which cannot look it up. */
 	(void) sweep_quota_is_unlimited(GetUserId());
 	do
 	{
@@ -370,14 +370,14 @@ sweep_queue_fetch(Relation messages, BlockNumber blocks, const SweepQueue *queue
 	HeapTuple	tuple;
 	bool		found = false;
 
-	/* A table that was truncated may end before the place where the row was. */
+	/* The place may be beyond the end of a table that was truncated. */
 	if (ItemPointerGetBlockNumber(&message->tid) < blocks &&
 		table_tuple_fetch_row_version(messages, &message->tid, snapshot, slot) &&
 		DatumGetInt64(slot_getattr(slot, MESSAGE_ID, &is_null)) == message->message_id &&
 		DatumGetInt32(slot_getattr(slot, MESSAGE_QUEUE_ID, &is_null)) == queue->queue_id &&
 		DatumGetInt16(slot_getattr(slot, MESSAGE_LANE, &is_null)) == message->lane)
 		return true;
-	/* The row was moved, as by VACUUM FULL or by the update that gave its key free, or it is gone. */
+	/* The row was moved, as by VACUUM FULL or by the update that freed its key, or it is gone. */
 	ScanKeyInit(&keys[0], MESSAGE_QUEUE_ID, BTEqualStrategyNumber, F_INT4EQ, Int32GetDatum(queue->queue_id));
 	ScanKeyInit(&keys[1], MESSAGE_LANE, BTEqualStrategyNumber, F_INT2EQ, Int16GetDatum(message->lane));
 	ScanKeyInit(&keys[2], MESSAGE_ID, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(message->message_id));
@@ -425,11 +425,11 @@ sweep_inserter_add_row(SweepInserter *inserter, int64 message_id, text *key, int
 
 	ExecClearTuple(slot);
 	memset(slot->tts_isnull, false, MESSAGE_COLUMNS * sizeof(bool));
-	/* Columns that were added. */
+	/* columns that a user has added */
 	memset(slot->tts_isnull + MESSAGE_COLUMNS, true, (slot->tts_tupleDescriptor->natts - MESSAGE_COLUMNS) * sizeof(bool));
 	slot->tts_values[MESSAGE_ID - 1] = Int64GetDatum(message_id);
 	slot->tts_values[MESSAGE_SENT_AT - 1] = TimestampTzGetDatum(inserter->sent_at);
-	/* A microsecond apart: a search goes on at the due time where it stopped. */
+	/* Due times a microsecond apart, since a search goes on at the due time where the last one stopped. */
 	slot->tts_values[MESSAGE_DUE_AT - 1] = TimestampTzGetDatum(request->due_at + number);
 	slot->tts_isnull[MESSAGE_DUE_AT - 1] = !SWEEP_LANE_IS_DELAYED(request->lane);
 	slot->tts_values[MESSAGE_QUEUE_ID - 1] = Int32GetDatum(request->queue_id);
@@ -473,7 +473,7 @@ sweep_inserter_write_rows(SweepInserter *inserter)
 bool
 sweep_inserter_write_entries(SweepInserter *inserter, int row, Oid index)
 {
-	/* Opened when there is something to insert: some senders send mostly keys that wait already. */
+	/* Opened only when there is something to insert: some senders send mostly keys that wait already. */
 	if (inserter->indexes.estate == NULL)
 		sweep_indexes_open(&inserter->indexes, inserter->request->messages);
 	return sweep_indexes_insert(&inserter->indexes, inserter->slots[row], index);

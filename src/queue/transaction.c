@@ -1,17 +1,16 @@
 /*
  * transaction.c
- *		Changes of queues by transactions: collected while these run, applied when they have ended.
+ *		Changes of queues by transactions: collected while a transaction runs, applied when it has ended.
  *
- * A send or an acknowledgement changes the shared memory when its transaction has become visible to all others, in the
- * callback at its very end: from then on a snapshot sees the rows, and not before. Nothing is allocated there and
- * nothing can fail.
+ * A send or an acknowledgement changes shared memory in the commit callback, when its transaction is visible to all
+ * others: from then on snapshots see the rows. Nothing is allocated there and nothing can fail.
  *
- * Each level of subtransactions has changes of its own. When it ends well they are added to those of the level above;
- * when it is rolled back they are thrown away, and what it has claimed is given back.
+ * Each subtransaction has changes of its own. When it commits they are added to those of the level above; when it is
+ * rolled back they are discarded, and the messages that it has claimed are returned to the queue.
  *
- * COMMIT PREPARED calls no callback of an extension, only the hook of statements (api/utility.c). The changes of a transaction
- * that is prepared therefore go to shared memory, until the session that ends it applies them, or a process that claims,
- * acknowledges, waits or counts meanwhile finds that it has ended. These records are counted, so that nothing is looked at
+ * COMMIT PREPARED calls no callback of an extension, only the utility hook (api/utility.c). At PREPARE the changes therefore
+ * go to shared memory. They are applied by the session that ends the prepared transaction, or by a process that claims,
+ * acknowledges, waits or counts and finds that it has ended. The number of these records is kept, so that nothing is looked up
  * while there are none.
  */
 #include "postgres.h"
@@ -50,8 +49,8 @@ typedef struct Pending
 {
 	PendingKind kind;
 	int			level;
-	pg_uuid_t	lease;			/* of a claim */
-	int			message;		/* that is ending, or purged */
+	pg_uuid_t	lease;			/* of PENDING_CLAIM */
+	int			message;		/* of the others: number of the entry */
 } Pending;
 
 /* In TopTransactionContext; forgotten at its end. */
@@ -59,7 +58,7 @@ static LevelChange *changes = NULL;
 static Pending *pending = NULL;
 static int	pending_count = 0;
 static int	pending_room = 0;
-static int	record = -1;		/* the first of this transaction, while it is being prepared */
+static int	record = -1;		/* number of the first record of this transaction, while it is being prepared */
 
 /* Applies the changes of a transaction of this database to a queue. Its xid must not be recycled yet. With the lock, which it may lend. */
 static void
@@ -82,7 +81,7 @@ apply(const SweepQueueChange *change, FullTransactionId xid, TimestampTz now)
 		sweep_queue_spoil_counts(MyDatabaseId);
 }
 
-/* After a rollback a queue whose rows were being deleted is searched from its start: searches have stepped over those rows. */
+/* After a rollback, a queue whose rows were being deleted is searched from its start: searches may have left out those rows. */
 static void
 apply_rollback(const SweepQueueChange *change)
 {
@@ -94,7 +93,7 @@ apply_rollback(const SweepQueueChange *change)
 		apply(&again, InvalidFullTransactionId, GetCurrentTimestamp());
 }
 
-/* Notes what a transaction that is prepared did to a queue; the number of the record, or -1 if there is no room. With the lock. */
+/* Records the changes of a prepared transaction to a queue. Returns the number of the record, or -1 if there is no room. With the lock. */
 static int
 note_prepared(TransactionId xid, const SweepQueueChange *change)
 {
@@ -117,7 +116,7 @@ forget_record(SweepPreparedChange *prepared)
 	pg_atomic_fetch_sub_u32(&sweep_queue_memory.shared->prepared_count, 1);
 }
 
-/* Forgets the records of a transaction, or of a database; the other one is invalid. With the lock. */
+/* Frees the records of a transaction or of a database; the other argument is invalid. With the lock. */
 static void
 forget_prepared(TransactionId xid, Oid database)
 {
@@ -130,7 +129,7 @@ forget_prepared(TransactionId xid, Oid database)
 	}
 }
 
-/* Whether it is noted that the transaction has done something unknown to all queues. */
+/* Whether the transaction has a record of unknown changes to all queues. */
 static bool
 is_noted(TransactionId xid, Oid relation)
 {
@@ -166,14 +165,14 @@ sweep_prepared_note_all(Oid relation)
 	sweep_sql_end_call();
 }
 
-/* Another process may do the same meanwhile. */
+/* Settles a record, unless another process has done it meanwhile. */
 static void
 settle_prepared(SweepPreparedChange *prepared, TransactionId xid, bool committed)
 {
 	int			settled = 0;
 
 	sweep_queue_lock(LW_EXCLUSIVE);
-	/* Messages in flight are settled before the queue is searched anew. */
+	/* Messages in flight are settled before the changes are applied, see apply_changes(). */
 	for (int i = 0; prepared->xid == xid && prepared->change.purged && i < sweep_queue_memory.shared->used_in_flight; i++)
 	{
 		sweep_in_flight_settle_purged(i, xid, committed);
@@ -247,7 +246,7 @@ apply_changes(void)
 		return;
 	now = GetCurrentTransactionStopTimestamp();
 	sweep_queue_lock(LW_EXCLUSIVE);
-	/* Before the changes: a search leaves out what is in flight, and would step over it. */
+	/* Settled before the changes are applied: otherwise a search could leave out a message that is still in flight, and move the position past it. */
 	for (int i = 0; i < pending_count; i++)
 		settle(&pending[i], true, &settled);
 	for (LevelChange *entry = changes; entry != NULL; entry = entry->next)
@@ -258,7 +257,7 @@ apply_changes(void)
 	sweep_queue_unlock();
 }
 
-/* A subtransaction has ended well: its changes become those of the level above. */
+/* A subtransaction has committed: its changes are added to those of the level above. */
 static void
 hand_over(int level)
 {
@@ -286,7 +285,7 @@ hand_over(int level)
 		pending[i].level = level - 1;
 }
 
-/* A transaction, or a subtransaction, is rolled back: its claims are, and the messages that it was ending are LEASED again. */
+/* A (sub)transaction is rolled back: its claims are undone, and the messages that it was ending are LEASED again. */
 static void
 undo(int level)
 {
@@ -314,9 +313,8 @@ undo(int level)
 }
 
 /*
- * From now on a process that finds the transaction ended settles what it did. A claim would not be given back when the
- * prepared transaction is rolled back; and a claim that has given keys free keeps its rows locked for as long as it stays
- * prepared.
+ * Hands the changes over to shared memory. Claims are refused: ROLLBACK PREPARED would not return the messages, and a
+ * claim that has freed keys would keep its rows locked while the transaction stays prepared.
  */
 static void
 prepare_changes(void)
@@ -332,7 +330,7 @@ prepare_changes(void)
 					 errhint("Claim in a transaction of its own; the one that is prepared can acknowledge.")));
 	if (!sweep_queue_memory_exists())
 		return;
-	/* The records of transactions that have ended make room. */
+	/* This frees the records of transactions that have ended. */
 	sweep_prepared_settle();
 	sweep_queue_lock(LW_EXCLUSIVE);
 	for (LevelChange *entry = changes; entry != NULL && noted; entry = entry->next)
@@ -352,7 +350,7 @@ prepare_changes(void)
 				 errhint("End those that are listed in pg_prepared_xacts, or increase max_prepared_transactions.")));
 }
 
-/* The messages that the transaction ends belong to its first record. */
+/* The messages that the transaction ends are attached to its first record. */
 static void
 leave_prepared(void)
 {

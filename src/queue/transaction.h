@@ -1,43 +1,42 @@
 /*
  * transaction.h
- *		Changes of queues by the transaction in progress, until it ends, and by prepared ones.
+ *		Changes of queues by the transaction in progress and by prepared ones, until they end.
  *
- * Without shared memory all of this has no effect.
+ * Without shared memory these functions have no effect.
  */
 #ifndef SWEEP_QUEUE_TRANSACTION_H
 #define SWEEP_QUEUE_TRANSACTION_H
 
 #include "queue/memory.h"
 
-/* The changes to a queue at the present level of subtransactions, to be added to. queue_id 0: all queues. */
+/* The record of the changes to a queue by the current (sub)transaction, to which the caller adds. queue_id 0: all queues. */
 extern SweepQueueChange *sweep_transaction_change(Oid relation, int32 queue_id);
 
 /* Whether the transaction has purged the queue, or truncated the table. */
 extern bool sweep_transaction_has_emptied(Oid relation, int32 queue_id);
 
-/* Reserves room for so many of the notes below, which then cannot fail. */
+/* Reserves room for that many calls of the functions sweep_transaction_note_..., which then cannot fail. */
 extern void sweep_transaction_reserve(int count);
 
-/* A claim: a rollback gives its messages back. */
+/* Notes a claim: a rollback returns its messages to the queue. */
 extern void sweep_transaction_note_claim(const pg_uuid_t *lease);
 
-/* A message that this transaction ends: gone at commit, LEASED again at rollback. With the lock. */
+/* Notes a message that this transaction ends: gone at commit, LEASED again after a rollback. Called with the lock held. */
 extern void sweep_transaction_note_ending(int number);
 
-/* A message in flight that this transaction has purged: gone at commit. */
+/* Notes a message in flight that this transaction has purged: gone at commit. */
 extern void sweep_transaction_note_purged(int number);
 
 /*
- * To be called before a search or a count unless knows_prepared is set, without the lock. After a restart of the server nothing is known of what
- * prepared transactions have done: when one of those that are there ends, every queue is searched from its start, and
- * counted again.
+ * To be called without the lock, before a search or a count, unless knows_prepared is set. After a restart of the server it is not known what
+ * the prepared transactions have done. When one of those that exist now ends, all queues are searched from their start, and counted again.
  */
 extern void sweep_prepared_note_all(Oid relation);
 
-/* Applies the changes of the prepared transactions that have ended, and settles what they were ending. Takes the lock itself. */
+/* Applies the changes of prepared transactions that have ended, and settles the messages that they were ending. Takes the lock itself. */
 extern void sweep_prepared_settle_ended(void);
 
-/* Forgets the queues of a database that was dropped, and its prepared transactions. Takes the lock itself. */
+/* Frees the slots of a database that was dropped, and the records of its prepared transactions. Takes the lock itself. */
 extern void sweep_transaction_forget_database(Oid database);
 
 static inline bool

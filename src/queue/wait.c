@@ -1,16 +1,16 @@
 /*
  * wait.c
- *		Waiting for messages: of a consumer in the database, and CALL sweep.wait_for_message.
+ *		Waiting for messages, for consumers in the database and for CALL sweep.wait_for_message.
  *
  * A waiting process is in the list of its queue and sleeps on its latch. A commit that brings messages takes as many
  * processes out of the list as there are messages, and wakes them: a condition variable would wake all for one message,
- * because a process that leaves it passes its signal on. A process that was woken and cannot look any more wakes the
- * next one. All of them know when the next message falls due or the next lease ends, and are woken when that becomes
- * earlier; at that time one of them looks, and its search wakes others if it finds more. Nothing is polled, and no
- * snapshot is held meanwhile.
+ * because a process that leaves it passes its signal on. A process that was woken and cannot look for messages any more
+ * wakes the next one. All waiting processes sleep until the next message falls due or the next lease ends, and are
+ * woken if that time becomes earlier. Then one of them looks for messages, and its search wakes others if it finds
+ * more. Nothing is polled, and no snapshot is held.
  *
- * While a process is in the list it checks for no interrupts: when it is cancelled or terminated it leaves nothing
- * behind. A session watches the connection to its client, too: no message waits for a client that is gone.
+ * While a process is in the list it does not process interrupts, so that it always leaves the list first. A session
+ * also watches the connection to its client, so that it does not wait for messages when the client is gone.
  */
 #include "postgres.h"
 
@@ -37,20 +37,20 @@
 #include "queue/transaction.h"
 
 /*
- * The events of a session and its client, and whether the client is still there. libpq/libpq.h declares them, but it
- * includes a header of GSSAPI, which the packages of the server's headers do not bring along.
+ * The wait events of a session, and the check whether its client is still there. libpq/libpq.h declares them, but
+ * includes a header of GSSAPI, which the packages with the server's headers do not require.
  */
 #define CLIENT_SOCKET_POS 0		/* FeBeWaitSetSocketPos */
 extern PGDLLIMPORT WaitEventSet *FeBeWaitSet;
 extern bool pq_check_connection(void);
 
-/* Longest sleep of a session, in ms: the session that was woken may not claim. */
+/* Longest sleep of a session, in ms: the session that was woken for a message may never claim it. */
 #define LOOK_AGAIN_MS 10000
 
-/* Time in which a process that went to look has claimed what is there, in us; else the next one looks. */
+/* Time in which a process that left the list claims the messages, in us; then another one leaves the list. */
 #define LOOK_US (100 * INT64CONST(1000))
 
-/* Sleep of a process for which there is no slot, or no place in the list, in ms. */
+/* Sleep of a process without a slot or a place in the list, in ms. */
 #define NO_PLACE_MS 200
 
 typedef struct QueueRequest
@@ -64,10 +64,10 @@ typedef struct QueueRequest
 PG_FUNCTION_INFO_V1(sweep_queue_wait_call);
 
 /*
- * Whether a claim would find something, or has to look. A process that looks again without having been woken leaves the
- * messages to the processes that were woken, and to one that went to look, unless they take long. The event is the end of
- * a lease or a due time that has come, each by its clock. *wait_us becomes shorter if there is a reason to look earlier;
- * a due time counts for no longer than callers wait, for the wall clock may be set.
+ * Whether the process should leave the list and claim. A process that checks again without having been woken leaves the messages
+ * to processes that were woken or left the list before, for LOOK_US. *event is the end of a lease, or a due time, that has
+ * passed. *wait_us is shortened to the next time at which a check is useful. The wall clock may be set, so callers do not rely on
+ * a due time for longer than their longest sleep.
  */
 static bool
 is_ready(const SweepQueueSlot *slot, int64 now_us, bool again, int64 *event, int64 *wait_us)
@@ -87,7 +87,7 @@ is_ready(const SweepQueueSlot *slot, int64 now_us, bool again, int64 *event, int
 	return false;
 }
 
-/* -1 when the process that has woken this one has taken it out of the list. */
+/* -1 when the process was taken out of the list, and woken. */
 static int
 place_in_list(const SweepQueueSlot *slot)
 {
@@ -114,7 +114,7 @@ leave_list(SweepQueueSlot *slot)
 	memmove(slot->waiting + place, slot->waiting + place + 1, sizeof(ProcNumber) * (slot->waiters - place));
 }
 
-/* A session also looks whether its client is still there; if not, that is served as an interrupt. */
+/* In a session, the loss of the client becomes a pending interrupt. */
 static void
 sleep_on_latch(long timeout_ms)
 {
@@ -126,14 +126,14 @@ sleep_on_latch(long timeout_ms)
 		ResetLatch(MyLatch);
 		return;
 	}
-	/* A reader of the socket sets what it waits for: there is no need to set it back. */
+	/* Not set back: code that reads the socket sets the events that it waits for. */
 	ModifyWaitEvent(FeBeWaitSet, CLIENT_SOCKET_POS, WL_SOCKET_CLOSED, NULL);
 	if (WaitEventSetWait(FeBeWaitSet, timeout_ms, &event, 1, sweep_wait_event(SWEEP_WAIT_QUEUE)) == 0)
 		return;
 	if (event.events & WL_POSTMASTER_DEATH)
 		proc_exit(1);
 	ResetLatch(MyLatch);
-	/* A latch that is set keeps the set from looking at the socket. */
+	/* When the latch is set, the socket is not checked. */
 	if ((event.events & WL_SOCKET_CLOSED) || !pq_check_connection())
 		ClientConnectionLost = InterruptPending = true;
 }
@@ -148,7 +148,7 @@ sweep_queue_wait(Oid relation, int32 queue_id, long timeout_ms, pg_atomic_uint32
 
 	sweep_timer_begin_rest();
 	sweep_prepared_settle();
-	/* The process looks when it is in the list, so that no message can come in between. */
+	/* The process enters the list before it checks for messages, so that none can come unnoticed in between. */
 	sweep_queue_lock(LW_EXCLUSIVE);
 	slot = sweep_queue_get_slot(relation, queue_id);
 	listed = slot != NULL && slot->waiters < SWEEP_QUEUE_WAITERS;
@@ -224,7 +224,7 @@ find_message(Relation messages, const SweepQueue *queue)
 		sweep_queue_unlock();
 		if (slot == NULL)
 		{
-			/* Nothing can be found without a slot; the next look may get one. */
+			/* Nothing can be found without a slot; the next attempt may get one. */
 			sweep_queue_make_room(HELD_SLOTS, refusal);
 			return false;
 		}
@@ -233,8 +233,8 @@ find_message(Relation messages, const SweepQueue *queue)
 }
 
 /*
- * Finds the queue, which may have been dropped meanwhile, and whether it has messages. It looks for them as a claim would:
- * that the queue is not known, or that a lease was to end, does not mean that there is a message.
+ * Finds the queue, which may have been dropped meanwhile, and searches it as a claim would: a queue without a slot, or the
+ * end of a lease, does not mean that there is a message.
  */
 static void
 find_work(void *arg)
