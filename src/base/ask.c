@@ -1,12 +1,12 @@
 /*
  * ask.c
- *		Has a scheduler look into a database.
+ *		Asks for a scheduler in a database.
  *
- * A flag is set after the commit that it tells of has become visible, and is taken back, under the lock, before the
- * snapshot that looks. A process that finds the flag set may therefore leave it at that. The flag is in the entry of
- * the scheduler while there is one that has not left; whether it may leave is decided under the lock as well. Without one it is
- * a bit that several databases share: the launcher takes it back, starts a scheduler in each of them that has none, and
- * passes it on to those that it has started since. Model: test/model/idle.pml.
+ * A flag is set after the commit with the work has become visible. It is cleared, under the lock, before the snapshot in which
+ * the scheduler looks for work. A process that finds the flag set therefore need not do anything. While the database has a
+ * scheduler, the flag is in its entry; the scheduler decides under the same lock whether it may leave. Otherwise the flag is a
+ * bit that several databases share: the launcher clears it, starts a scheduler in each of these databases that has none, and
+ * sets the flags of schedulers that were started since. Model: test/model/idle.pml.
  */
 #include "postgres.h"
 
@@ -22,7 +22,7 @@
 #include "base/ask.h"
 #include "base/settings.h"
 
-/* Time for which the launcher may be away without a word: the postmaster starts it again. */
+/* Time without a launcher, in us, after which its absence is reported: the postmaster normally starts it again. */
 #define AWAY_US (10 * INT64CONST(1000000))
 
 static const char *find_obstacle(void);
@@ -41,7 +41,7 @@ sweep_ask(Oid database)
 	if (!sweep_shared_exists())
 		return;
 	bit = sweep_shared_bit(database);
-	/* The commit first, then the flags. */
+	/* The commit must be visible before the flags are read. */
 	pg_memory_barrier();
 	if (pg_atomic_read_u32(&sweep_shared()->asked[bit / 32]) & (1U << bit % 32))
 		return;
@@ -71,7 +71,7 @@ sweep_ask_to_notify(Oid database)
 	sweep_shared_wake(asked);
 }
 
-/* Nothing says which prepared transaction has ended. sweep._next_wake() looks for those that are older than the server. */
+/* It is not known which prepared transaction has ended. sweep._next_wake() covers those from before the start of the server. */
 void
 sweep_ask_for_prepared(void)
 {
@@ -96,7 +96,7 @@ sweep_ask_has_workers(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(sweep_shared_exists());
 }
 
-/* SQL: sweep._no_scheduler() RETURNS text: NULL when a scheduler comes where something is due */
+/* SQL: sweep._no_scheduler() RETURNS text: NULL when a scheduler is started in a database in which something is due */
 Datum
 sweep_ask_obstacle(PG_FUNCTION_ARGS)
 {

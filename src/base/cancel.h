@@ -1,11 +1,11 @@
 /*
  * cancel.h
- *		Requests to cancel a statement: the only file that uses PostgreSQL's flag for one.
+ *		Requests to cancel a statement: the only file that uses PostgreSQL's flag for them.
  *
- * PostgreSQL raises a pending request at the next check for interrupts. The engine answers some of them itself, and drops one that
- * was for code of a job which has ended meanwhile; otherwise it would end a statement of the engine, or the next run. The tests
- * cancel, statement_timeout and estimate_runs fail where the flag means something else; without it each statement of the engine
- * would have to be tried again after a cancel.
+ * PostgreSQL raises a pending request at the next check for interrupts. The engine processes some requests itself. It drops a
+ * request for code of a job that has ended meanwhile, because that would cancel a statement of the engine, or the next run. If a
+ * version of PostgreSQL uses the flag in another way, the tests cancel, statement_timeout and estimate_runs fail; without the flag
+ * each statement of the engine would have to be tried again after a cancel.
  */
 #ifndef SWEEP_CANCEL_H
 #define SWEEP_CANCEL_H
@@ -26,9 +26,9 @@ sweep_cancel_drop(void)
 }
 
 /*
- * Whether an error is a request to cancel that this process was sent. Code of a job can raise one with the same SQLSTATE, as when a
- * statement timeout of another server ends its query on a foreign table: only the C function that has raised the error tells them apart.
- * Where a version of PostgreSQL raises it elsewhere, the test estimate_runs fails.
+ * Whether an error comes from a request to cancel this process. Code of a job can raise an error with the same SQLSTATE, for example
+ * when a query on a foreign table fails by the statement timeout of the other server; the two differ only in the C function that has
+ * raised them. If a version of PostgreSQL raises it in another function, the test estimate_runs fails.
  */
 static inline bool
 sweep_cancel_is_error(const ErrorData *error)
@@ -36,7 +36,7 @@ sweep_cancel_is_error(const ErrorData *error)
 	return error->sqlerrcode == ERRCODE_QUERY_CANCELED && error->funcname != NULL && strcmp(error->funcname, "ProcessInterrupts") == 0;
 }
 
-/* Answers all interrupts but a request to cancel, which stays pending. */
+/* Processes all interrupts except a request to cancel, which stays pending. */
 static inline void
 sweep_cancel_answer_others(void)
 {
@@ -45,7 +45,7 @@ sweep_cancel_answer_others(void)
 	RESUME_CANCEL_INTERRUPTS();
 }
 
-/* Waits until the latch is set or the time is over, in ms, and answers interrupts like that. */
+/* Waits for the latch, time_ms milliseconds at most, and processes interrupts in the same way. */
 static inline void
 sweep_cancel_wait(long time_ms, uint32 wait_event)
 {

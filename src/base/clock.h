@@ -19,7 +19,7 @@ sweep_monotonic_us(void)
 	return (int64) now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
-/* An interval in microseconds; months have 30 days. More than a thousand years are a thousand, which can be added to any time. */
+/* An interval in microseconds; months have 30 days. Limited to a thousand years, so that it can be added to any time. */
 #define SWEEP_LONGEST_DAYS INT64CONST(365250)
 static inline int64
 sweep_interval_us(const Interval *interval)

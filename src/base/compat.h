@@ -1,6 +1,6 @@
 /*
  * compat.h
- *		Differences between server versions, as wrappers with the newest signature, without arguments that are empty here.
+ *		Differences between server versions, as wrappers with the newest signature, without arguments that pg_sweep does not use.
  *
  * Supported are PostgreSQL 15 to 19. Remove a branch when its version is dropped. A wrapper in this file is a macro: the file
  * that uses it includes the header of the server. Wrappers that are functions, or need a type, are in compat_table.h,
@@ -53,7 +53,7 @@
 #define sweep_constraint_enforced(form) ((void) (form), true)
 #endif
 
-/* 17: a process is known by a number of its own type. */
+/* 17: the number of a process has a type of its own. */
 #if PG_VERSION_NUM < 170000
 typedef int ProcNumber;
 #define INVALID_PROC_NUMBER (-1)
@@ -69,7 +69,7 @@ typedef int ProcNumber;
 #define sweep_lock_held_by_me(tag, mode) LockHeldByMe((tag), (mode))
 #endif
 
-/* Takes a lock of the session without waiting; false also where the table of locks is full. 18: says whether to log that. */
+/* Takes a lock of the session without waiting; false also when the lock table is full. 18: takes whether to log a failure. */
 #if PG_VERSION_NUM >= 180000
 #define sweep_lock_try_quietly(tag, mode) \
 	(LockAcquireExtended((tag), (mode), true, true, false, NULL, false) != LOCKACQUIRE_NOT_AVAIL)
@@ -77,7 +77,7 @@ typedef int ProcNumber;
 #define sweep_lock_try_quietly(tag, mode) (LockAcquireExtended((tag), (mode), true, true, false, NULL) != LOCKACQUIRE_NOT_AVAIL)
 #endif
 
-/* A minor release of each version has made a flag of what was a field. The header is replication/walsender_private.h. */
+/* A minor release of each version has replaced a field by a flag. The header is replication/walsender_private.h. */
 #ifdef SYNC_STANDBY_DEFINED
 #define sweep_sync_standbys_defined() ((((volatile WalSndCtlData *) WalSndCtl)->sync_standbys_status & SYNC_STANDBY_DEFINED) != 0)
 #else
@@ -109,7 +109,7 @@ typedef int ProcNumber;
 /* The purposes for which a process waits, and the wait events that show them. 17: extensions name their wait events. */
 typedef enum SweepWait
 {
-	SWEEP_WAIT_IDLE,			/* for work, or for the end of a run or process */
+	SWEEP_WAIT_IDLE,			/* waits for work, or for the end of a run or process */
 	SWEEP_WAIT_BRAKE,
 	SWEEP_WAIT_LOCK,
 	SWEEP_WAIT_REDIS,
@@ -132,7 +132,7 @@ sweep_wait_event(SweepWait wait)
 #define sweep_wait_event(wait) ((void) (wait), PG_WAIT_EXTENSION)
 #endif
 
-/* 16: one function checks the ownership of any object, and one any other right. */
+/* 16: one function checks the ownership of any kind of object, and one its privileges. */
 #if PG_VERSION_NUM >= 160000
 #define sweep_database_is_owned(database, role) object_ownercheck(DatabaseRelationId, (database), (role))
 #define sweep_may_connect(role) (object_aclcheck(DatabaseRelationId, MyDatabaseId, (role), ACL_CONNECT) == ACLCHECK_OK)
@@ -151,7 +151,7 @@ sweep_wait_event(SweepWait wait)
 			aclcheck_error(right, OBJECT_FUNCTION, (name)); \
 	} while (0)
 
-/* 16: to have the rights of a role and to become it are granted apart; before, every member may do both. */
+/* 16: INHERIT and SET are granted separately; before, every member has both. */
 #if PG_VERSION_NUM >= 160000
 #define sweep_member_can_set_role(member, role) member_can_set_role((member), (role))
 #else
@@ -165,14 +165,14 @@ sweep_wait_event(SweepWait wait)
 #define SWEEP_SIGNAL_ARGUMENTS postgres_signal_arg
 #endif
 
-/* 19: a backslash in a literal has no meaning, and no setting gives it one. */
+/* 19: standard_conforming_strings is always on. */
 #if PG_VERSION_NUM >= 190000
 #define sweep_strings_conform() true
 #else
 #define sweep_strings_conform() standard_conforming_strings
 #endif
 
-/* 16: takes a place for soft errors. */
+/* 16: takes an error context for soft errors. */
 #if PG_VERSION_NUM >= 160000
 #define sweep_qualified_name_list(text) stringToQualifiedNameList((text), NULL)
 #else
@@ -187,7 +187,7 @@ sweep_wait_event(SweepWait wait)
 #define SWEEP_MODULE_MAGIC(name_text, version_text) PG_MODULE_MAGIC
 #endif
 
-/* pg_attribute_noreturn(), behind the declaration, until 17. */
+/* Until 17 it is pg_attribute_noreturn(), after the declaration. */
 #if PG_VERSION_NUM < 180000
 #define pg_noreturn __attribute__((noreturn))
 #endif

@@ -11,7 +11,7 @@
 #include "tcop/pquery.h"
 #include "utils/rel.h"
 
-/* 18: does not ask any more whether the portal is run once, to its end; this is the only way it is run here. */
+/* Runs a portal once, to its end. 18: no longer has an argument for that. */
 #if PG_VERSION_NUM >= 180000
 #define sweep_portal_run_once(portal, receiver, completion) \
 	((void) PortalRun((portal), FETCH_ALL, true, (receiver), (receiver), (completion)))
@@ -31,7 +31,7 @@
 #define typeof_unqual __typeof_unqual__
 #endif
 
-/* 19: the timer of a query is made by the start of its execution, if asked for; before, by the file that wants to know. */
+/* 19: the start of an execution makes the timer of a query on request; before, the caller makes it. */
 static inline void
 sweep_start_timed_query(ExecutorStart_hook_type start, QueryDesc *query, int flags)
 {
@@ -60,7 +60,7 @@ sweep_query_is_timed(const QueryDesc *query)
 #endif
 }
 
-/* Duration of a query that is timed, called at its end. */
+/* Duration of a timed query, called at its end. */
 static inline double
 sweep_query_ms(QueryDesc *query)
 {
@@ -72,14 +72,14 @@ sweep_query_ms(QueryDesc *query)
 #endif
 }
 
-/* 19: the planner may be asked for what EXPLAIN shows. */
+/* 19: the planner takes the state of EXPLAIN. */
 #if PG_VERSION_NUM >= 190000
 #define sweep_plan_query(query, source) pg_plan_query((query), (source), 0, NULL, NULL)
 #else
 #define sweep_plan_query(query, source) pg_plan_query((query), (source), 0, NULL)
 #endif
 
-/* Whether no row has a null in a column of a table that is locked. 18: a NOT NULL may be NOT VALID, and rows from before it have one. */
+/* Whether no row has a null in this column; the table is locked. 18: NOT NULL may be NOT VALID, and older rows may have nulls. */
 static inline bool
 sweep_column_never_null(Oid table, AttrNumber number)
 {

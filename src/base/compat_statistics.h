@@ -15,8 +15,8 @@
 #endif
 
 /*
- * Statistics of a table, with the counts that this process has not reported yet, its transaction in progress included.
- * 16: other names, and the pending counts include the transaction.
+ * Statistics of a table, including the counts that this process has not reported yet and those of the current
+ * transaction. 16: other names, and the pending counts include the transaction.
  */
 typedef struct SweepTableCounts
 {

@@ -12,8 +12,8 @@
 #include "storage/bufmgr.h"
 
 /*
- * 19: takes flags; 16: whether only indexes that summarize need an entry. With EIIT_NO_DUPE_ERROR entries in the indexes
- * that are listed may be duplicates. EIIT_IS_UPDATE is not for us: it is a hint that needs a range table.
+ * 19: takes flags; 16: takes whether only summarizing indexes need an entry. With EIIT_NO_DUPE_ERROR entries in the
+ * listed indexes may be duplicates. EIIT_IS_UPDATE is not used: it is a hint that needs a range table.
  */
 #if PG_VERSION_NUM >= 190000
 #define sweep_insert_index_tuples(relation, estate, flags, slot, indexes) \
@@ -31,7 +31,7 @@
 #endif
 #endif
 
-/* 19: scans take flags, a deletion options; 18: a scan of an index takes a place for statistics. */
+/* 19: scans take flags, a deletion takes options; 18: an index scan takes a pointer for statistics. */
 #if PG_VERSION_NUM >= 190000
 #define sweep_index_beginscan(relation, index, snapshot, keys) index_beginscan((relation), (index), (snapshot), NULL, (keys), 0, 0)
 #define sweep_table_beginscan(relation, snapshot) table_beginscan((relation), (snapshot), 0, NULL, SO_NONE)
@@ -48,7 +48,7 @@
 	table_tuple_delete((relation), (place), (command), (snapshot), InvalidSnapshot, (wait), (failure), false)
 #endif
 
-/* 19: takes options. 16: says which indexes need an entry, not only whether any does; maybe only those that summarize. */
+/* 19: takes options. 16: returns which indexes need an entry (none, all, only summarizing ones), not only whether any does. */
 #if PG_VERSION_NUM < 160000
 typedef enum TU_UpdateIndexes
 {
@@ -74,7 +74,7 @@ sweep_table_tuple_update(Relation relation, ItemPointer place, TupleTableSlot *s
 #endif
 }
 
-/* 19: takes a pin on the visibility map, and whether the query only reads the relation, for which it sets that map. */
+/* 19: takes a pin on the visibility map, and whether the query only reads the relation; then it sets that map. */
 static inline void
 sweep_heap_page_prune(Relation relation, Buffer buffer)
 {
@@ -89,7 +89,7 @@ sweep_heap_page_prune(Relation relation, Buffer buffer)
 #endif
 }
 
-/* 18: whether a deferrable primary key will do. */
+/* 18: takes whether a deferrable primary key is accepted. */
 #if PG_VERSION_NUM >= 180000
 #define sweep_primary_key_index(relation) RelationGetPrimaryKeyIndex((relation), false)
 #else

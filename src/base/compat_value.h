@@ -11,7 +11,7 @@
 #include "nodes/miscnodes.h"
 #endif
 
-/* 19: the state of jsonb that is built has a type of its own, and holds the result. */
+/* 19: building a jsonb uses a state of its own type, which holds the result. */
 #if PG_VERSION_NUM < 190000
 typedef struct JsonbInState
 {
@@ -30,7 +30,7 @@ sweep_push_jsonb_value(JsonbInState *state, JsonbIteratorToken token, JsonbValue
 #endif
 }
 
-/* NULL when the sum is out of range. */
+/* The sum, or NULL when it is out of range. */
 static inline Numeric
 sweep_numeric_add(Numeric left, Numeric right)
 {

@@ -2,9 +2,9 @@
  * consumer_shared.c
  *		Shared memory of the consumers in the databases.
  *
- * A table of slots under one lock, apart from that of the runs: as many as there can be workers. The scheduler claims a slot and starts a process, the process
- * gives it back when it ends, and writes its counters once per transaction, under the spinlock of the
- * slot. There are no pointers in it: a process is named by its proc number, a recycled slot is told by its generation.
+ * A table of slots, as many as there can be workers, under one lock, which is not the lock of the runs. The scheduler claims a slot and starts a
+ * process. The process frees the slot when it ends, and writes its counters once per transaction, under the spinlock of the slot. There are no
+ * pointers in it: a process is identified by its proc number, and a slot that is used again has a new generation.
  */
 #include "postgres.h"
 
@@ -228,7 +228,7 @@ sweep_consumer_shared_dismiss(Oid database, int32 consumer_id, int surplus)
 	LWLockRelease(consumers_lock);
 }
 
-/* Under the lock. */
+/* The caller has the lock. */
 static void
 dismiss(Oid database, int32 consumer_id, int surplus)
 {
@@ -245,7 +245,7 @@ dismiss(Oid database, int32 consumer_id, int surplus)
 	}
 }
 
-/* A process that is asked to leave already is not counted as excess. */
+/* A process that was asked to leave already does not count. */
 void
 sweep_consumer_shared_dismiss_excess(Oid database)
 {
@@ -293,8 +293,8 @@ sweep_consumer_shared_note(int index, int64 messages, const char *error)
 }
 
 /*
- * SQL: sweep._consumer_processes() RETURNS SETOF record: source of sweep.consumers. Everybody may call it, and
- * is shown what that view would show: an error may contain what is in a message.
+ * SQL: sweep._consumer_processes() RETURNS SETOF record: source of sweep.consumers. Every role may call it, so it
+ * shows a role only the rows that the view would show: an error may contain parts of a message.
  */
 Datum
 sweep_consumer_shared_list(PG_FUNCTION_ARGS)

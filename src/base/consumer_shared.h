@@ -26,12 +26,12 @@ typedef struct SweepConsumerSlot
 	SweepConsumerState state;
 	uint64		generation;		/* changes with each claim, so that a slot is not mistaken for its successor */
 	Oid			database;
-	Oid			role;			/* its process is connected as */
+	Oid			role;			/* that its process is connected as */
 	int32		consumer_id;
 	int			pid;			/* 0 until the process is attached */
 	ProcNumber	procno;
-	TimestampTz claimed_at;		/* shown */
-	int64		claimed_us;		/* the same moment, measured */
+	TimestampTz claimed_at;		/* wall clock, shown to users */
+	int64		claimed_us;		/* the same moment by the monotonic clock */
 	/* Set by anybody, read by the process between two turns. */
 	pg_atomic_uint32 leave;
 	/* The columns of sweep.consumers; guarded by the mutex. */
@@ -48,40 +48,40 @@ extern void sweep_consumer_shared_initialize(void);
 extern int	sweep_consumer_shared_count(void);
 extern SweepConsumerSlot *sweep_consumer_shared_slot(int index);
 
-/* Takes a slot for a worker of this database, or -1, and says what refuses it; unlimited: its role has no share. */
+/* Claims a slot for a worker of this database; -1 and the limit that refuses it otherwise. unlimited: its role has no limit, see quota.h. */
 extern int	sweep_consumer_shared_claim(int32 consumer_id, Oid role, bool unlimited, SweepRefusal *refusal);
 
-/* Adds the processes of consumers to what is in use. Returns how many there are that have not started yet. */
+/* Adds the processes of consumers to "use". Returns how many of them have not started yet. */
 extern int	sweep_consumer_shared_add_use(Oid role, SweepUse *use);
 
-/* Takes back a claim that came to nothing. */
+/* Takes back a claim whose process could not be started. */
 extern void sweep_consumer_shared_unclaim(int index);
 
-/* Takes over the slot a worker was started with; false when it is no longer meant. */
+/* Attaches a worker to the slot that it was started for; false when the slot has another owner now. */
 extern bool sweep_consumer_shared_attach(int index, uint64 generation);
 
-/* Gives it back and wakes the scheduler of its database. */
+/* Frees the slot and wakes the scheduler of its database. */
 extern void sweep_consumer_shared_release(int index);
 
-/* Copies a slot, and returns its use in this database; CONSUMER_FREE when this database does not use it, or there is none of that number. */
+/* Copies a slot and returns its state; CONSUMER_FREE when this database does not use it, or there is no slot of that number. */
 extern SweepConsumerState sweep_consumer_shared_look(int index, SweepConsumerSlot *copy);
 
 /* How many processes a consumer of this database has. */
 extern int	sweep_consumer_shared_processes(int32 consumer_id);
 
 /*
- * Asks processes of a database to leave: "surplus" of those of one consumer, or all there are when the
- * id is negative.
+ * Asks processes of a database to leave: "surplus" processes of one consumer, or all processes when the id is
+ * negative.
  */
 extern void sweep_consumer_shared_dismiss(Oid database, int32 consumer_id, int surplus);
 
-/* Asks as many consumers of a database to leave as there are, in all databases, beyond pg_sweep.max_consumers. */
+/* If all databases together have more consumer processes than pg_sweep.max_consumers, asks as many of this database to leave. */
 extern void sweep_consumer_shared_dismiss_excess(Oid database);
 
-/* Whether a database has such processes. */
+/* Whether a database has processes of consumers. */
 extern bool sweep_consumer_shared_any(Oid database);
 
-/* Counts in the slot of this process; error NULL = handled. */
+/* Counts messages in the slot of this process as handled, or with an error as failed. */
 extern void sweep_consumer_shared_note(int index, int64 messages, const char *error);
 
 #endif							/* SWEEP_CONSUMER_SHARED_H */

@@ -2,8 +2,8 @@
  * detail.c
  *		Merging of the details that steps report.
  *
- * Called once per batch that reports any, by batch.c. In C rather than in SQL because it lies between the
- * step and the commit of every batch.
+ * Called by batch.c once per batch that reports a detail. It is in C because it is executed between the step and the
+ * commit of every batch.
  */
 #include "postgres.h"
 
@@ -108,7 +108,7 @@ push_elements(JsonbInState *state, JsonbValue *array, int *count)
 	}
 }
 
-/* Nested values come as binary ones from an iterator that skips them and from a look-up by key. */
+/* An iterator that skips nested values, and a look-up by key, return them as binary values. */
 static bool
 is_array(const JsonbValue *value)
 {

@@ -1,20 +1,20 @@
 /*
  * door.c
- *		The one place where the engine changes its identity.
+ *		The only file that changes the identity of the engine.
  *
- * Called by definition.c for the analysis of a batch_sql, by reference.c, by pg_cron.c for what its caller sees, by caller.c
- * for the public functions and by sql.c for the constant statements; before each call of the code of a job or of a handler for
- * what code of other roles has left in the session. doc/architecture.md has the list of all
- * places where code of a user runs inside the engine, and says which of them need this door.
+ * Called by definition.c for the analysis of a batch_sql, by reference.c, by pg_cron.c to read as its caller, by caller.c for
+ * the public functions and by sql.c for the constant statements. Also called before each call of the code of a job or of a
+ * handler, to undo changes that code of other roles has left in the session. doc/architecture.md has the list of all places
+ * where code of a user runs inside the engine, and says which of them need this door.
  *
  * Code of a user must not leave anything behind for code of the engine that is executed after it with more
- * rights. A pinned search_path of a function is no protection by itself: set_config() in a function that it calls
- * stays in force until the outer one ends, and names are looked up in the new path from then on. Settings are
- * therefore kept on a nest level of their own that is discarded, and a security-restricted operation keeps the user's code
- * from the rest: roles, prepared statements, temporary tables, held cursors, deferred triggers. User and path are
- * compared afterwards; a difference is an error, which restores everything with the transaction that it ends.
+ * rights. A pinned search_path of a function is not enough: set_config() in a function that it calls stays in force until
+ * the outer function ends, and names are then looked up in the new path. Code of a user therefore has a nest level of
+ * settings of its own, which is discarded. A security-restricted operation keeps it from changing roles and from making
+ * prepared statements, temporary tables, held cursors and deferred triggers. User and path are compared afterwards; a
+ * difference is an error, and the abort of the transaction restores everything.
  *
- * An error in between needs no care: the abort of the (sub)transaction restores user, security context and
+ * An error in between needs no handling: the abort of the (sub)transaction restores user, security context and
  * settings.
  */
 #include "postgres.h"
@@ -45,7 +45,7 @@
 
 #define SAFE_PATH "pg_catalog, pg_temp"
 
-/* A line of CONTEXT, never shown: the lines above it are of the user. A text without this line is of the engine. */
+/* A CONTEXT line that is never shown: the lines above it belong to code of the user. A text without this line belongs to the engine. */
 #define CONTEXT_MARK "pg_sweep: code of a user ends here"
 
 static const char *const meaning_names[] = {
@@ -54,9 +54,9 @@ static const char *const meaning_names[] = {
 	"quote_all_identifiers", "extra_float_digits",
 };
 
-#define MEANING_PATH 1			/* of these, the one that is compared as text */
+#define MEANING_PATH 1			/* index of search_path, which is compared as text */
 
-/* The variables of the others, which are compared at once: there are no bytes between the fields. */
+/* The variables of the other settings, compared with one memcmp: there is no padding between the fields. */
 typedef struct Marks
 {
 	int			settings[12];
@@ -69,10 +69,10 @@ struct SweepMeaning
 {
 	Marks		marks;
 	char	   *values[lengthof(meaning_names)];	/* NULL = this server has no such setting */
-	ObjectAddresses *kept;		/* temporary objects of other roles that were there already; NULL = none */
+	ObjectAddresses *kept;		/* earlier temporary objects of other roles; NULL = none */
 };
 
-/* The last note, and sweep_role_changes() then, because a role may be renamed. 0 = none. */
+/* The last note, and sweep_role_changes() at that time, because a role may be renamed; 0 = no note. */
 static SweepMeaning noted;
 static uint64 noted_at = 0;
 
@@ -91,7 +91,7 @@ void
 sweep_door_enter_user(SweepDoor *door, Oid role)
 {
 	enter(door, role, SECURITY_LOCAL_USERID_CHANGE | SECURITY_RESTRICTED_OPERATION);
-	/* Errors of the user's code have its own lines, and none of its caller. */
+	/* Errors of the user's code have only CONTEXT lines of that code, and none of its caller. */
 	door->callback = (ErrorContextCallback) {NULL, mark_context, CurrentMemoryContext};
 	error_context_stack = &door->callback;
 }
@@ -109,7 +109,7 @@ sweep_door_enter_cascade(SweepDoor *door, Oid owner)
 	enter(door, owner, SECURITY_LOCAL_USERID_CHANGE | SECURITY_NOFORCE_RLS);
 }
 
-/* The mark is cut from errors alone, so a notice or a warning gets none. */
+/* The mark is only removed from errors, so a notice or a warning gets none. */
 static void
 mark_context(void *arg)
 {
@@ -146,7 +146,7 @@ sweep_door_enter_engine(SweepDoor *door, Oid owner)
 	/* Its functions set the search_path themselves. */
 	if (!formats_are_safe())
 		pin_formats();
-	/* Triggers on its tables wake the scheduler, and drop what a job leaves behind. */
+	/* Triggers on the tables of the extension must fire: they wake the scheduler, and drop tables that a job leaves behind. */
 	if (SessionReplicationRole != SESSION_REPLICATION_ROLE_ORIGIN)
 		(void) set_config_option("session_replication_role", "origin", PGC_SUSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
 }
@@ -211,8 +211,8 @@ sweep_door_leave_statement(const SweepDoor *door)
 }
 
 /*
- * A session, a role or a database may set these: how literals are read and what x = NULL means, and how
- * intervals, moments and names become text and come of it. Names of functions, tables and types are kept and compared as text.
+ * Settings that a session, a role or a database may change: how literals are read, what x = NULL means, and how intervals,
+ * timestamps and names are converted to and from text. Names of functions, tables and types are stored and compared as text.
  */
 static bool
 formats_are_safe(void)
@@ -285,7 +285,7 @@ sweep_door_note_meaning(MemoryContext context, Oid keeps_for)
 	return meaning;
 }
 
-/* The values are looked up by name, which takes longer than the rest of a note; equal marks mean equal values. */
+/* Looking up the values by name takes longer than the rest of a note, so it is skipped when the marks have not changed. */
 static void
 note_values(const Marks *marks)
 {
@@ -310,7 +310,7 @@ is_meaning(const SweepMeaning *meaning, const Marks *marks)
 	return memcmp(marks, &meaning->marks, sizeof(Marks)) == 0 && strcmp(namespace_search_path, meaning->values[MEANING_PATH]) == 0;
 }
 
-/* Sets as a superuser: a setting of another superuser must not stay because the role may not set it. */
+/* Sets with the rights of a superuser: a setting made by a superuser must not stay because the role may not set it. */
 void
 sweep_door_put_back(const SweepMeaning *meaning, Oid role, GucAction action)
 {
@@ -339,7 +339,7 @@ read_marks(void)
 	};
 }
 
-/* NULL when the session has no temporary objects at all. */
+/* NULL when the session has no temporary schema. */
 static ObjectAddresses *
 find_temporary_of_others(Oid role, const ObjectAddresses *kept)
 {
@@ -352,7 +352,7 @@ find_temporary_of_others(Oid role, const ObjectAddresses *kept)
 	HeapTuple	tuple;
 
 	GetTempNamespaceState(&namespace, &toast_namespace);
-	/* Between two transactions no statement could find them. */
+	/* Between two transactions no statement can find temporary objects. */
 	if (!OidIsValid(namespace) || !IsTransactionState())
 		return NULL;
 	found = new_object_addresses();

@@ -14,7 +14,7 @@ typedef struct SweepDoor
 {
 	Oid			user;
 	int			security_context;
-	Oid			inside;			/* the user behind the door */
+	Oid			inside;			/* the user after the change */
 	int			inside_context;
 	int			nest_level;		/* of settings; 0 = none was opened */
 	char	   *search_path;	/* NULL unless it is compared at the end */
@@ -22,66 +22,66 @@ typedef struct SweepDoor
 	ErrorContextCallback callback;	/* that of code of a user */
 } SweepDoor;
 
-/* After each of the four functions below: undoes whatever was set since. An error in between undoes it by itself. */
+/* Called after each of the four functions below: undoes all settings since. An error undoes them by itself. */
 extern void sweep_door_leave(SweepDoor *door);
 
-/* Into work in which code of a user is executed while code of the engine waits for it: as that role, in a security-restricted operation. */
+/* Called before code of a user is executed while code of the engine waits for it: as that role, in a security-restricted operation. */
 extern void sweep_door_enter_user(SweepDoor *door, Oid role);
 
 /*
- * The same for a statement of the engine about a table of another owner than the role of the job: as that owner, as PostgreSQL
- * asks the table for a foreign key, without row security; names are looked up in pg_catalog alone.
+ * The same before a statement of the engine about a table of another owner than the role of the job: as that owner and without row
+ * security, as in PostgreSQL's checks of foreign keys; names are only looked up in pg_catalog.
  */
 extern void sweep_door_enter_owner(SweepDoor *door, Oid owner);
 
 /*
- * For a statement that changes such a table, as that owner, as a cascade of PostgreSQL changes it: its triggers may do what they may do
- * there, and find the settings of the session. The statement is planned before, and all its names are qualified.
+ * The same before a statement that changes such a table, executed like a cascade of PostgreSQL: triggers have the same rights as in a
+ * cascade, and the settings of the session. The statement must be planned before, and all its names are qualified.
  */
 extern void sweep_door_enter_cascade(SweepDoor *door, Oid owner);
 
-/* Raises a caught error without the lines of CONTEXT that tell of the engine; an internal error keeps all lines. */
+/* Raises a caught error without the CONTEXT lines of the engine; an internal error keeps all lines. */
 extern void sweep_door_raise_for_user(ErrorData *error);
 
 /*
- * For code of the engine that a session has called: as the owner of the extension, under settings that
- * do not change the meaning of its statements.
+ * Called before code of the engine that a session has called: as the owner of the extension, with settings that do
+ * not change the meaning of its statements.
  */
 extern void sweep_door_enter_engine(SweepDoor *door, Oid owner);
 
 /*
- * The same around a single constant statement, which calls no code of users and is executed in every batch:
- * costs nothing where the settings are right already. A SET LOCAL of the statement stays.
+ * The same for a single constant statement, which calls no code of users and is executed in every batch: no cost if
+ * the settings are right already. A SET LOCAL of the statement stays.
  */
 extern void sweep_door_enter_statement(SweepDoor *door, Oid owner);
 extern void sweep_door_leave_statement(const SweepDoor *door);
 
-/* For a transaction of a session in which only constant statements are executed: they then need not set the path each for itself. */
+/* For a transaction of a session with only constant statements: pins the path once, instead of for each statement. */
 extern void sweep_door_pin_path(void);
 
 /*
- * Around the scanning of a text of a user, within a transaction: literals end where they did when the text was checked, whatever the
+ * Called around the scanning of a text of a user, within a transaction: literals are read as when the text was checked, whatever the
  * settings of the session are. The first returns the argument of the second.
  */
 extern int	sweep_door_enter_literals(void);
 extern void sweep_door_leave_literals(int nest_level);
 
 /*
- * The state of the session that decides how its statements are executed and what they mean: role, search_path, row_security, how
- * literals are read and moments written, whether triggers fire. Code of other roles can change it. For example, PostgreSQL executes a
+ * The state of the session that decides how its statements are executed and what they mean: role, search_path, row_security, the
+ * formats of literals and timestamps, whether triggers fire. Code of other roles can change it. For example, PostgreSQL executes a
  * cascade as the owner of the referencing table, and a setting by a trigger of that table stays in the session that deletes.
  */
 typedef struct SweepMeaning SweepMeaning;
 
 /*
- * Notes the present state. In a session, with its role as keeps_for, it also notes the temporary objects that another role has made
- * before the run: these are left alone.
+ * Notes the present state. In a session, with its role as keeps_for, it also notes temporary objects that other roles have made
+ * before the run: these are not dropped.
  */
 extern SweepMeaning *sweep_door_note_meaning(MemoryContext context, Oid keeps_for);
 
 /*
- * Restores the state of the note, and drops the temporary objects of roles that cannot become "role", the role of the session, but for
- * those of the note: temporary objects come first in every search_path. Costs a few comparisons when there is nothing to do.
+ * Restores the noted state, and drops temporary objects of roles that cannot SET ROLE to "role", the role of the session, except noted
+ * ones, because temporary objects come first in every search_path. Costs a few comparisons when nothing has changed.
  */
 extern void sweep_door_put_back(const SweepMeaning *meaning, Oid role, GucAction action);
 

@@ -1,14 +1,14 @@
 /*
  * extension.c
- *		The extension itself: whether this database has it, where its objects are, whether this library fits them, and what its
- *		functions require; rows of its types, which a superuser may have altered.
+ *		The extension itself: whether this database has it, the OIDs of its objects, whether this library fits them, and the
+ *		requirements of its functions; rows of its types, which a superuser may have altered.
  *
- * Called by txn.c in each transaction of the engine, which locks it, by functions that a session calls, which only look
- * for it, and where one of the objects is needed. The result is kept until a type of the database changes.
+ * Called by txn.c to lock the extension in each transaction of the engine, by functions that a session calls, which only look it up, and by
+ * code that needs an OID of its objects. The result is kept until a type of the database changes.
  *
- * The library and the SQL objects are replaced one after the other: files, restart of the server, ALTER EXTENSION. The
- * objects contain a type whose name has the number of their interface, and the library looks it up. A session therefore notices a
- * change of it, and a new library with the same interface needs no ALTER EXTENSION.
+ * The library and the SQL objects are replaced one after the other: new files, restart of the server, ALTER EXTENSION. The
+ * objects include a type whose name has the number of their interface, and the library looks up that type. A session therefore
+ * notices a change of the interface, and a new library with the same interface needs no ALTER EXTENSION.
  */
 #include "postgres.h"
 
@@ -34,16 +34,16 @@
 
 #include "base/extension.h"
 
-/* In types.sql; another one when a C function, or a statement of the engine, no longer works with the objects before. */
+/* Defined in types.sql; gets a new number when a C function, or a statement of the engine, no longer works with the previous objects. */
 #define INTERFACE_TYPE "_interface_1"
 
 static SweepExtension extension;
 
-/* No type has changed since the extension was looked for; the type of the interface has not. */
+/* valid: no type has changed since the extension was looked up; unchanged: the type of the interface has not. */
 static bool valid = false;
 static bool unchanged = false;
 
-/* Hash of that type in the cache of types; 0 = it was not looked for yet. */
+/* Hash of the interface type in the type cache; 0 = not looked up yet. */
 static uint32 interface_hash = 0;
 
 static bool search(void);
@@ -57,8 +57,8 @@ static void pad(TupleDesc columns, const Datum *values, const bool *nulls, int c
 PG_FUNCTION_INFO_V1(sweep_extension_require_library);
 
 /*
- * Functions that objects of 0.1.0 and 0.2.0 call and that are no more: a library without them would keep pg_upgrade and restores
- * of these versions from creating such objects. A function whose arguments or columns have changed asks sweep_extension_require(), too.
+ * Removed C functions that objects of 0.1.0 and 0.2.0 call. Without them pg_upgrade and restores of these versions could not create
+ * these objects. A function whose arguments or columns have changed also calls sweep_extension_require().
  */
 #define FORMER_FUNCTION(name) \
 	PG_FUNCTION_INFO_V1(name); \
@@ -105,7 +105,7 @@ sweep_extension_find(void)
 	if (!registered)
 		CacheRegisterSyscacheCallback(TYPENAMENSP, forget, (Datum) 0);
 	registered = true;
-	/* Before the search, which may read that something has changed. */
+	/* Set before the search, which may process invalidations. */
 	valid = unchanged = true;
 	if (OidIsValid(extension.id) && extension.fits && has_interface())
 		return true;
@@ -199,8 +199,8 @@ sweep_extension_require(bool found)
 }
 
 /*
- * Every public function that writes asks here before it does anything else. On a standby it would be refused
- * anyway, but by whichever lock or statement of the engine comes first, in words that tell its user nothing.
+ * Every public function that writes calls this first. On a standby the first lock or statement of the engine would
+ * fail in any case, but with a message that does not help the user.
  */
 void
 sweep_require_usable(const char *name)
@@ -247,7 +247,7 @@ read_version(void)
 	return found;
 }
 
-/* Versions are numbers with points between them. */
+/* Compares versions, which are numbers separated by points. */
 static bool
 is_before(const char *version, const char *other)
 {
@@ -265,7 +265,7 @@ is_before(const char *version, const char *other)
 	}
 }
 
-/* SQL: sweep._require_library(version text): the first statement of the script that makes the objects those of a version */
+/* SQL: sweep._require_library(version text): the first statement of the script that updates the objects to a version */
 Datum
 sweep_extension_require_library(PG_FUNCTION_ARGS)
 {

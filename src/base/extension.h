@@ -1,6 +1,6 @@
 /*
  * extension.h
- *		The extension itself: whether this database has it, where its objects are, and what its functions require.
+ *		The extension itself: whether this database has it, the OIDs of its objects, and the requirements of its functions.
  */
 #ifndef SWEEP_EXTENSION_H
 #define SWEEP_EXTENSION_H
@@ -11,8 +11,8 @@
 #include "nodes/execnodes.h"
 
 /*
- * Finds the extension and locks it, shared, until the transaction ends. False when this database has none
- * (any more). Raises LOCK_NOT_AVAILABLE while another transaction drops or updates it, and an error when the library does not fit.
+ * Finds the extension and locks it, shared, until the transaction ends. False when this database does not have it (any more).
+ * Raises LOCK_NOT_AVAILABLE while another transaction drops or updates it, and an error when the library does not fit.
  */
 extern bool sweep_extension_lock(void);
 
@@ -28,40 +28,40 @@ typedef struct SweepExtension
 	bool		fits;			/* the library can use its objects */
 } SweepExtension;
 
-/* Finds it without a lock, in a function that a session calls; false when this database has none. */
+/* Finds it without a lock, in a function that a session calls; false when this database does not have it. */
 extern bool sweep_extension_find(void);
 
-/* Whether it is still what was found: its interface has not changed. Looks nothing up, and may be asked after an error. */
+/* Whether its interface has not changed since it was found. Looks nothing up, so it may be called after an error. */
 extern bool sweep_extension_is_unchanged(void);
 
-/* Raises unless it was found, and its objects are those that the library was made for. */
+/* Raises unless the extension was found and this library fits its objects. */
 extern void sweep_extension_require(bool found);
 
 /*
- * Raises while the server is in recovery, and when there is no extension that the library fits; the name is that of the SQL function,
- * with its parentheses.
+ * Raises while the server is in recovery, and unless this database has the extension and the library fits it. name: the SQL function
+ * with its parentheses, for the message.
  */
 extern void sweep_require_usable(const char *name);
 
-/* Raises an error inside a transaction block or a function: the procedure of that name commits. */
+/* Raises an error inside a transaction block or a function, because the procedure of that name commits. */
 extern void sweep_require_no_block(FunctionCallInfo fcinfo, const char *name);
 
 /* The extension that sweep_extension_lock() or sweep_extension_find() has found. */
 extern const SweepExtension *sweep_extension(void);
 
 /*
- * Takes over what another process of this database has found, which spares this one the search. To be called before the extension is
- * locked for the first time; the lock checks the result.
+ * Takes over the result of another process of this database, which saves the search. Called before the extension is locked for the
+ * first time; the lock checks the result.
  */
 extern void sweep_extension_assume(const SweepExtension *found);
 
 /*
- * Raises unless a row begins with columns of these types: a value of another one would be taken for a pointer. Columns that were added behind
- * them, or dropped there again, do no harm.
+ * Raises unless a row begins with columns of these types, because a value of another type might be taken for a pointer. Further columns after
+ * them, also dropped ones, are allowed.
  */
 extern void sweep_row_check(TupleDesc columns, const Oid *types, int count);
 
-/* A row of that many values; what was added behind them is NULL. */
+/* Makes a row of these values; columns that were added after them are NULL. */
 extern HeapTuple sweep_row_form(TupleDesc columns, const Datum *values, const bool *nulls, int count);
 
 /* The same, added to the result of a function. */

@@ -2,9 +2,9 @@
  * indexes.c
  *		Locks and index entries of rows that are written without SQL.
  *
- * Called for the rows of messages and of runs, see table.c, claim.c and run_row.c. These functions do the work of the
- * executor at the start and end of a statement, so nothing has to be planned; that includes the predicates of partial
- * indexes, which the relation cache has ready to be compiled. The executor would simplify them again for each statement.
+ * Called for the rows of messages and of runs, see table.c, claim.c and run_row.c. These functions do the work of the executor at the start
+ * and end of a statement, so nothing has to be planned; that includes the predicates of partial indexes: the relation cache has them ready
+ * to be compiled, while the executor would simplify them again for each statement.
  */
 #include "postgres.h"
 

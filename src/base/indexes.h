@@ -27,10 +27,10 @@ extern void sweep_indexes_close(SweepIndexes *indexes);
 extern bool sweep_indexes_insert(SweepIndexes *indexes, TupleTableSlot *row, Oid tolerant);
 
 /*
- * Whether another transaction has written or locked the row that was just read into the slot, or may have. If so, sweep_row_lock()
- * comes before an update, which then waits for nothing; it costs half as much as the update. If not, the update is one that does not
- * wait, and does nothing when the row is locked behind the look. PostgreSQL returns in that case, but has an assertion against it:
- * a server with assertions locks each row.
+ * Whether another transaction has written or locked the row that was just read into the slot, or may have. If so, call
+ * sweep_row_lock() before the update, so that the update does not wait; that costs half as much as the update. If not, use an update
+ * that does not wait: it does nothing if the row is locked after this check. PostgreSQL returns in that case, but has an assertion
+ * against it, so a server with assertions locks each row.
  */
 static inline bool
 sweep_row_is_locked(const TupleTableSlot *row)
@@ -42,17 +42,17 @@ sweep_row_is_locked(const TupleTableSlot *row)
 		(((const BufferHeapTupleTableSlot *) row)->base.tuple->t_data->t_infomask & HEAP_XMAX_INVALID) == 0;
 }
 
-/* Whether others share the row that this transaction has just updated: their locks, FOR KEY SHARE, are those of its new version, too. */
+/* Whether other transactions share the row that this transaction has just updated: their locks (FOR KEY SHARE) also apply to the new version. */
 static inline bool
 sweep_row_was_shared(const TupleTableSlot *row)
 {
 	return (((const BufferHeapTupleTableSlot *) row)->base.tuple->t_data->t_infomask & HEAP_XMAX_IS_MULTI) != 0;
 }
 
-/* Locks the row at *place, which is then in the slot. False when another transaction has written or locked the row; waits for none. */
+/* Locks the row at *place and reads it into the slot. Never waits; false when another transaction has written or locked the row. */
 extern bool sweep_row_lock(Relation table, ItemPointer place, Snapshot snapshot, LockTupleMode mode, TupleTableSlot *row);
 
-/* After a row got a new version, with what the update has said of indexes. */
+/* Called after an update of a row, with the result of the update for indexes. */
 extern void sweep_indexes_update(SweepIndexes *indexes, TupleTableSlot *row, TU_UpdateIndexes which);
 
 #endif							/* SWEEP_BASE_INDEXES_H */

@@ -1,6 +1,6 @@
 /*
  * known.h
- *		Lists of what is known of databases, roles, consumers, queues or tables, by their number.
+ *		Lists of known databases, roles, consumers, queues or tables, by their number.
  */
 #ifndef SWEEP_KNOWN_H
 #define SWEEP_KNOWN_H
@@ -8,8 +8,8 @@
 #include "nodes/pg_list.h"
 
 /*
- * The member of the list with that number, which is its first field, of four bytes. If there is none, one with zeroes is added: it lives in
- * that context, as does the list, unless the caller takes it from the list and frees it.
+ * The member of the list with this number, which is its first field, of four bytes. If there is none, a member filled with zeroes is added.
+ * Members and list live in the given context; the caller may remove a member from the list and free it.
  */
 static inline void *
 sweep_known_find(List **list, uint32 number, Size size, MemoryContext context)

@@ -2,21 +2,21 @@
  * lock.c
  *		The right to run a job, and the other classes of locks.
  *
- * A lock is an advisory lock that the process of the run has until it gives it back: it cannot expire under its holder,
- * and it is gone at once when the process is. It is tried, and never waited for.
+ * The process of a run holds its lock until it gives the lock back: it cannot expire while the process works, and is
+ * released at once when the process ends. Locks are only tried, never waited for.
  *
  * The locks are in PostgreSQL's default lock method, where pg_advisory_unlock_all() and DISCARD ALL, which code of a job may
- * call, do not find them. There an abort releases the locks of the session as well. A second lock with the same numbers, in the
- * method of advisory locks, which an abort leaves alone, therefore bridges the abort: the holder takes it before its locks
- * are released and gives it back once it has them again, and a lock is had only by a process that has found this one free.
+ * call, do not find them. In that method an abort releases session locks, too. A second lock with the same numbers bridges the
+ * abort. It is in the method of advisory locks, which an abort does not release: the holder takes it before its locks are
+ * released and gives it back once it has them again. A process gets a lock only if this second lock is free.
  *
- * The keys of each role are its own. Were they shared, a role with one job could keep those of all other
- * roles from running, by their keys; a check of rights when a key is chosen or taken would pass before the other
- * job exists.
+ * Each role has keys of its own. With shared keys a role with one job could keep jobs of other roles from running by
+ * using their keys; a check of rights at the choice of a key would not help, because the other job may be created
+ * later.
  *
- * A hash that is trusted, and not compared with what it was made of, can be met on purpose where its function and its
- * input are known: the number of a lock, the items that a run has picked. These are made under a secret that is drawn while the
- * library is preloaded and that every process inherits. Nothing of it is stored: what it numbers does not outlive the server.
+ * For lock numbers and the picked items of a run only hashes are compared. If the hash function had no secret, a user could
+ * produce a collision on purpose. The secret is drawn while the library is preloaded, and every process inherits it. It is not
+ * stored, so numbers that depend on it change with a restart of the server.
  */
 #include "postgres.h"
 
@@ -34,20 +34,20 @@
 #include "base/shared.h"
 #include "pure/siphash.h"
 
-/* Entries of a process at first. */
+/* Initial number of entries. */
 #define FIRST_ROOM 8
 
 static uint64_t secret[2];
 
-/* The locks that this process has, an entry for each time that one was taken. */
+/* The locks of this process, with an entry for each time that a lock was taken. */
 static SweepLock *held_locks = NULL;
 static int	held_count = 0;
 static int	held_room = 0;
 
-/* Some of them have their second lock. */
+/* Whether the process has taken second locks. */
 static bool bridged = false;
 
-/* sweep._lock_is_held() has returned true. */
+/* Whether sweep._lock_is_held() has returned true. */
 static bool seen_held = false;
 
 static uint64 number_of(Oid role, uint16 lock_class, const char *name);
@@ -108,10 +108,10 @@ sweep_lock_acquire(const SweepLock *lock)
 	if (!take(lock, true, false))
 		return false;
 	held_locks[held_count++] = *lock;
-	/* The second lock is rarely held, and looking at it is cheaper than taking it. */
+	/* The second lock is rarely held, and checking it is cheaper than taking it. */
 	if (LockWaiterCount(&bridge.tag) == 0)
 		return true;
-	/* An error would leave the first one held: a table of locks that is full counts as one that another has. */
+	/* An error would leave the first lock held, so a full lock table counts as a lock of another process. */
 	if (!sweep_lock_try_quietly(&bridge.tag, bridge.mode))
 	{
 		release(held_count - 1);
@@ -226,8 +226,8 @@ sweep_lock_run_is_alive(PG_FUNCTION_ARGS)
 /*
  * SQL: sweep._lock_is_held(role oid, key text, shared boolean) RETURNS boolean
  *
- * A process that took the lock to see whether it is free would hold up others, whose runs might be skipped for it.
- * A lock that cannot be shared is therefore only counted; to share a shared one is in the way of no other share.
+ * If the process took the lock to test it, runs of other processes might be skipped meanwhile. An exclusive lock is
+ * therefore only looked up. A shared lock is taken for the test, because that does not disturb other shares.
  */
 Datum
 sweep_lock_probe(PG_FUNCTION_ARGS)
@@ -261,7 +261,7 @@ sweep_lock_number(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64((int64) number_of(PG_GETARG_OID(0), SWEEP_LOCK_JOB, text_to_cstring(PG_GETARG_TEXT_PP(1))));
 }
 
-/* Sessions of a server that does not preload the library share no secret. */
+/* Without a preloaded library the sessions share no secret. */
 static uint64
 number_of(Oid role, uint16 lock_class, const char *name)
 {
@@ -314,7 +314,7 @@ release(int index)
 		LockRelease(&lock.tag, lock.mode, true);
 }
 
-/* Called before the locks are released. An abort must not fail, so a table of locks that is full raises nothing here. */
+/* Called before the locks are released. An abort must not fail, so a full lock table raises no error here. */
 static void
 begin_bridge(XactEvent event, void *arg)
 {
@@ -327,7 +327,7 @@ begin_bridge(XactEvent event, void *arg)
 	}
 }
 
-/* Called after the locks were released. If a process that only tests the lock has it at this moment, the second lock stays. */
+/* Called after the locks were released. If another process has the lock at this moment only to test it, the second lock is kept. */
 static void
 end_bridge(ResourceReleasePhase phase, bool is_commit, bool is_top_level, void *arg)
 {
@@ -347,7 +347,7 @@ end_bridge(ResourceReleasePhase phase, bool is_commit, bool is_top_level, void *
 	}
 }
 
-/* At the exit of a process PostgreSQL releases only the locks of its transaction. The others are given back here, after that has ended. */
+/* At the exit of a process PostgreSQL releases only the locks of the transaction. The others are released here, after the end of the transaction. */
 static void
 release_at_exit(int code, Datum arg)
 {
@@ -355,7 +355,7 @@ release_at_exit(int code, Datum arg)
 
 	AbortOutOfAnyTransaction();
 	sweep_lock_give_back_all();
-	/* A run may wait for one of them. */
+	/* A run may be waiting for one of these locks. */
 	if (held)
 		sweep_ask(MyDatabaseId);
 }

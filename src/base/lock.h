@@ -1,7 +1,6 @@
 /*
  * lock.h
- *		Advisory locks in classes of our own: the right to run a job, runs that are alive, a database that is
- *		kept free of us.
+ *		Locks in classes of their own: for the right to run a job, for runs that are alive, for a database that pg_sweep must leave.
  */
 #ifndef SWEEP_LOCK_H
 #define SWEEP_LOCK_H
@@ -10,7 +9,7 @@
 
 /* Fourth field of the lock tag, objsubid in pg_locks; SQL functions use 1 and 2. */
 #define SWEEP_LOCK_JOB		21335
-#define SWEEP_LOCK_RUN		21336	/* says that a run is alive */
+#define SWEEP_LOCK_RUN		21336	/* held while a run is alive */
 #define SWEEP_LOCK_DATABASE 21337
 #define SWEEP_LOCK_DISPATCH 21338	/* one dispatcher of a divided job at a time */
 #define SWEEP_LOCK_SEARCH	21339	/* held while a process searches a queue, see queue/search.c, or counts all of them, see queue/statistics.c */
@@ -25,7 +24,7 @@ typedef enum SweepLockMode
 	LOCK_SHARED,
 } SweepLockMode;
 
-/* A lock, and how it is taken. */
+/* A lock and its mode. */
 typedef struct SweepLock
 {
 	LOCKTAG		tag;
@@ -34,40 +33,40 @@ typedef struct SweepLock
 
 /*
  * The lock of a role for its jobs with that key; role and key are hashed under the secret of the server to 64 bits, classid and objid in
- * pg_locks. Shares of a divided job hold it together (LOCK_SHARED): they keep others out, not each other.
+ * pg_locks. Shares of a divided job share it (LOCK_SHARED): they exclude other runs, but not each other.
  */
 extern SweepLock sweep_lock_of_job(Oid role, const char *key, SweepLockMode mode);
 
 /*
- * Takes a lock for this process without waiting, once more if the process has it; false when another process has it. The process has it
- * until it gives it back, as often as it has taken it, whatever code of users does meanwhile.
+ * Takes a lock for this process without waiting; false when another process has it. A process may take a lock several times, and must
+ * give it back as often. Code of users cannot release it.
  */
 extern bool sweep_lock_acquire(const SweepLock *lock);
 extern void sweep_lock_give_back(const SweepLock *lock);	/* no error if the process does not have it */
 extern void sweep_lock_give_back_all(void);
 extern bool sweep_lock_is_mine(const SweepLock *lock);
 
-/* Whether sweep._lock_is_held() has returned true in this process since the last call of this function. */
+/* Whether sweep._lock_is_held() has returned true in this process since this function was last called. */
 extern bool sweep_lock_has_seen_held(void);
 
 /* Takes the lock of a divided job in a class, DISPATCH or ENDING, until the transaction ends. Does not wait; false when another process has it. */
 extern bool sweep_lock_acquire_divided(uint16 lock_class, const char *job);
 
 /*
- * Takes the lock of a run (RUN), or of a role (SUSPECTS), for this process. Does not wait; false when another process has it. These are
- * classes of their own, because sessions can take locks of the class JOB (sweep.try_lock).
+ * Takes the lock of a run (RUN), or of a role (SUSPECTS), for this process. Does not wait; false when another process has it. These
+ * classes differ from JOB, because sessions can take locks of that class (sweep.try_lock).
  */
 extern bool sweep_lock_acquire_number(uint16 lock_class, int64 number);
 extern void sweep_lock_give_back_number(uint16 lock_class, int64 number);
 
 /*
- * Takes the lock of a queue until the transaction ends: LOCK_SHARED to work with the queue, LOCK_ALONE to drop it. The result tells
- * whether the transaction had it already, or, without "wait", that another one has it.
+ * Takes the lock of a queue until the transaction ends: LOCK_SHARED to work with the queue, LOCK_ALONE to drop it. The result says
+ * whether the transaction had it already, or, without "wait", that another transaction has it.
  */
 extern LockAcquireResult sweep_lock_acquire_queue(int32 queue_id, SweepLockMode mode, bool wait);
 
 /*
- * The first keeps schedulers out of a database until the transaction ends; the second returns whether any transaction does so.
+ * The first keeps schedulers out of a database until the transaction ends; the second returns whether any transaction has such a hold.
  */
 extern void sweep_lock_hold_database(Oid database);
 extern bool sweep_lock_database_is_held(Oid database);
@@ -75,7 +74,7 @@ extern bool sweep_lock_database_is_held(Oid database);
 /* Called when the library is loaded. */
 extern void sweep_lock_draw_secret(void);
 
-/* Hashes the number and the bytes behind it; the hash is the same in all processes of a server that preloads the library, until it is started again. */
+/* Hashes the number and the bytes; the hash is the same in all processes of a server that preloads the library, until the server restarts. */
 extern uint64 sweep_lock_hash(uint64 first, const void *data, Size size);
 
 #endif							/* SWEEP_LOCK_H */

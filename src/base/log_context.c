@@ -1,10 +1,10 @@
 /*
  * log_context.c
- *		The line of CONTEXT in everything that a process of pg_sweep logs: its database, its role and its work.
+ *		The CONTEXT line in all log messages of a process of pg_sweep: its database, its role and its work.
  *
- * Called by worker.c once a process is connected, by txn.c in its first transaction, by run.c and consumer.c. log_line_prefix
- * has no database and no role of a background worker. The line is cut from an error that is caught, which becomes that of a run or
- * of a message: these name what they are of, and are logged by a line of ours.
+ * Called by worker.c once a process is connected, by txn.c in its first transaction, by run.c and consumer.c. log_line_prefix has
+ * no database and no role for a background worker. The line is removed from caught errors, which become errors of a run or of a
+ * message: these name their run or message, and pg_sweep logs them itself.
  */
 #include "postgres.h"
 
@@ -54,7 +54,7 @@ sweep_log_context_say(const char *work)
 		snprintf(work_in_progress, sizeof(work_in_progress), ", %s", work);
 }
 
-/* A copy of the error, to see what it is, would take memory, of which there may be none left. */
+/* The error is not copied to look at it, because there may be no memory left. */
 static void
 describe(void *arg)
 {

@@ -1,21 +1,21 @@
 /*
  * log_context.h
- *		The line of CONTEXT in everything that a process of pg_sweep logs.
+ *		The CONTEXT line in all log messages of a process of pg_sweep.
  */
 #ifndef SWEEP_LOG_CONTEXT_H
 #define SWEEP_LOG_CONTEXT_H
 
-/* The process has such a line from its first transaction on: the database, and the role unless it is the engine's. */
+/* Adds the line from the first transaction of the process on. It names the database, and the role if with_role is set. */
 extern void sweep_log_context_begin(bool with_role);
 
-/* Whether the names are to be looked up, in the first transaction of the process. */
+/* Whether the names are still to be looked up, in the first transaction of the process. */
 extern bool sweep_log_context_is_pending;
 extern void sweep_log_context_look_up(void);
 
-/* Names the work in progress, "job \"x\", run 3"; NULL: nothing. The text is copied. */
+/* Sets the work in progress, "job \"x\", run 3"; NULL = none. The text is copied. */
 extern void sweep_log_context_say(const char *work);
 
-/* Removes this line, which is the last one, from the copy of an error. */
+/* Removes the line, which is the last one, from the copy of an error. */
 extern void sweep_log_context_cut(ErrorData *error);
 
 #endif							/* SWEEP_LOG_CONTEXT_H */

@@ -1,10 +1,10 @@
 /*
  * processes.c
- *		How many of the background processes that the server has a role may use, for runs and consumers together.
+ *		How many of the server's background processes a role may use, for runs and consumers together.
  *
- * pg_sweep.max_running_jobs and pg_sweep.max_consumers may be more than max_worker_processes leaves. Shares of them would then
- * be everything, so a role has its share of the free processes as well. These are counted at the moment of the question, because
- * other extensions, logical replication and parallel queries start and end processes as they like.
+ * pg_sweep.max_running_jobs and pg_sweep.max_consumers may be higher than the processes that max_worker_processes leaves. A share of these
+ * settings could then be all processes, so a role is also limited to a share of the processes. Free processes are counted at each question,
+ * because other extensions, logical replication and parallel queries start and end processes at any time.
  */
 #include "postgres.h"
 
@@ -78,7 +78,7 @@ sweep_processes_room_for_runs(Oid role, bool unlimited)
 	return room;
 }
 
-/* SQL: sweep._missing_worker(role oid, priority int) RETURNS text: the setting that keeps such runs in this database waiting */
+/* SQL: sweep._missing_worker(role oid, priority int) RETURNS text: the setting that keeps runs of this role and priority waiting in this database */
 Datum
 sweep_processes_missing(PG_FUNCTION_ARGS)
 {
@@ -100,7 +100,7 @@ sweep_processes_missing(PG_FUNCTION_ARGS)
 	PG_RETURN_TEXT_P(cstring_to_text(setting));
 }
 
-/* Returns how many are free. A worker that is idle gives way to any other run, so it is, too. */
+/* Returns the number of free processes. An idle worker counts as free, because it leaves for any other run. */
 static int
 count(Oid role, SweepUse *use)
 {
@@ -127,8 +127,8 @@ count(Oid role, SweepUse *use)
 }
 
 /*
- * Counts the entries of max_worker_processes that have no process. Each background worker has an entry in the array of processes, between those
- * for autovacuum and for WAL senders, and owns the latch in it from its begin to its end.
+ * Counts the entries of max_worker_processes without a process. Each background worker has an entry in the array of processes, between those
+ * for autovacuum and for WAL senders, and owns its latch while it lives.
  */
 static int
 count_free(void)

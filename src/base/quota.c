@@ -1,14 +1,14 @@
 /*
  * quota.c
- *		The part of a shared resource that one role or one database may use.
+ *		The share of a resource that one role or one database may use.
  *
- * Slots of runs, processes of consumers, claimed messages and queues in use are shared by the whole
- * cluster: one role could take them all. Each of them counts its own use (shared.c,
- * consumer_shared.c, queue/lease.c, queue/slot_pool.c) and asks here whether one more is too many.
+ * Slots of runs, processes of consumers, claimed messages and queues in use are shared by the whole cluster, so one
+ * role could take all of them. The file of each resource (shared.c, consumer_shared.c, queue/lease.c,
+ * queue/slot_pool.c) counts its use and asks here whether one more is allowed.
  *
- * Whether the share of a role limits it is looked up in the catalogues. This is asked for every message
- * that is sent, and it matters where nothing can be looked up: under a lock, or in a commit. The last
- * answer is therefore kept until a role or a membership changes.
+ * Whether a role is limited is looked up in the catalogues. The answer is needed for every message that is sent, and
+ * in places without catalogue access: under a lock, or in a commit. The last answer is therefore kept until a role or
+ * a membership changes.
  */
 #include "postgres.h"
 
@@ -20,13 +20,13 @@
 #include "base/role.h"
 #include "base/settings.h"
 
-/* Time for which something waits before the log says so, and between two such lines. */
+/* Time of a shortage before it is logged, and time between two such lines, in us. */
 #define SAY_AFTER_US (10 * INT64CONST(1000000))
 #define SAY_AGAIN_US (60 * INT64CONST(1000000))
 
 static Oid	known_role = InvalidOid;
 static bool known_unlimited = false;
-static uint64 known_at = 0;		/* sweep_role_changes() then */
+static uint64 known_at = 0;		/* sweep_role_changes() at that look-up */
 
 bool
 sweep_quota_is_unlimited(Oid role)
@@ -37,7 +37,7 @@ sweep_quota_is_unlimited(Oid role)
 		return known_unlimited;
 	known_unlimited = superuser_arg(role) || sweep_role_is(role, "sweep_admin");
 	known_role = role;
-	/* The number from before the look-up: if roles have changed meanwhile, the next call looks again. */
+	/* The number is read before the look-up: if roles have changed meanwhile, the next call looks up again. */
 	known_at = changes;
 	return known_unlimited;
 }
@@ -45,7 +45,7 @@ sweep_quota_is_unlimited(Oid role)
 bool
 sweep_quota_is_known_unlimited(Oid role)
 {
-	/* Processes of ours that act for no role of a user are connected as this one. */
+	/* Processes of pg_sweep that act for no user are connected as this role. */
 	return role == BOOTSTRAP_SUPERUSERID || (role == known_role && known_at == sweep_role_changes() && known_unlimited);
 }
 
@@ -53,7 +53,7 @@ sweep_quota_is_known_unlimited(Oid role)
 static int
 share_of(int capacity, double share)
 {
-	/* 0.29 of 100 is 29, which floating point is a little short of. */
+	/* Floating point gives a little less than 29 for 0.29 of 100. */
 	return Max((int) (capacity * share + 1e-6), 1);
 }
 
@@ -69,7 +69,7 @@ sweep_quota_check(const SweepUse *use, int capacity, bool unlimited)
 	int			role = sweep_quota_of_role(capacity);
 	int			database = share_of(capacity, sweep_max_share_per_database);
 
-	/* A share of everything is no limit of its own. */
+	/* A share that is the whole capacity is not reported as a limit of the role. */
 	if (!unlimited && role < capacity && use->of_role >= role)
 		return REFUSED_ROLE;
 	if (database < capacity && use->of_database >= database)

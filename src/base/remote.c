@@ -1,19 +1,18 @@
 /*
  * remote.c
- *		Other servers that a commit reaches: those that commit with it, and the synchronous standby.
+ *		Other servers that a commit reaches: servers that commit together with this one, and the synchronous standby.
  *
- * Called by batch.c and consumer_handle.c around their commits, and by watch.c. A commit that does not wait for the disk may be
- * undone by a crash of this server; the commit of another server is not undone with it. The engine has to know whether one does.
+ * Called by batch.c and consumer_handle.c around their commits, and by watch.c. A crash of this server may undo a commit that did not wait
+ * for the disk, but not the commit of another server. The engine therefore has to know whether another server commits with a transaction.
  *
- * Citus commits on its workers in two phases, and the record of our commit decides for them, unless the transaction has
- * written on one worker alone: that one commits before us, and a crash in between loses our part. Citus has a function that
- * asks for two phases all the same, and one that says whether the transaction is distributed; they are called by name
- * where Citus is loaded and has them. No function says which foreign data wrapper has an open transaction. But their
- * libraries, and that of dblink, are loaded when they are used first: a process without one has used none. A library that is
- * preloaded counts as used.
+ * Citus commits on its workers in two phases, and the commit record of this server decides for them. But if the transaction has written on
+ * only one worker, that worker commits before this server, and a crash in between loses the part of this server. Citus has a function that
+ * requests two phases in this case, too, and one that says whether the transaction is distributed; they are called by name if Citus is
+ * loaded and has them. No function says whether a foreign data wrapper has an open transaction. But its library, like that of dblink, is
+ * loaded at the first use, so a process without such a library has used none. A preloaded library counts as used.
  *
- * A request to cancel, or to end the process, ends the wait for a standby: then the transaction is committed here and, until
- * its standby has caught up, here alone. PostgreSQL tells by a WARNING, which a program cannot rely on.
+ * A request to cancel, or to end the process, ends the wait for a standby: the transaction is then committed only here until
+ * the standby has caught up. PostgreSQL only sends a WARNING, which a program cannot rely on.
  */
 #include "postgres.h"
 
@@ -30,11 +29,11 @@
 #include "base/compat.h"
 #include "base/remote.h"
 
-/* The libraries of this process, none of which is ever unloaded. */
+/* State of the check of loaded libraries; PostgreSQL never unloads one. */
 static struct
 {
-	unsigned long long seen;	/* number of libraries loaded when all were looked at */
-	unsigned long long loaded;	/* the same now */
+	unsigned long long seen;	/* number of loaded libraries at the last check of all */
+	unsigned long long loaded;	/* number of loaded libraries now */
 	bool		has_citus;
 	bool		has_wrapper;
 } libraries;
@@ -50,7 +49,7 @@ sweep_remote_prepare_commit(void)
 	return (libraries.has_citus && prepare_citus()) || libraries.has_wrapper;
 }
 
-/* Each entry has the number of libraries ever loaded: the first one ends the look when no library is new. */
+/* Each entry has the number of libraries ever loaded, so the first entry ends the check when there is no new library. */
 static int
 look_at_library(struct dl_phdr_info *library, size_t size, void *arg)
 {
@@ -86,7 +85,7 @@ prepare_citus(void)
 int
 sweep_remote_standby_mode(void)
 {
-	/* A library built for an older minor release finds this always true on a newer server; the caller has looked at the names. */
+	/* In a build for an older minor release this is always true on a newer server; the caller has checked synchronous_standby_names. */
 	if (!SyncRepRequested() || !sweep_sync_standbys_defined())
 		return SYNC_REP_NO_WAIT;
 	switch (synchronous_commit)
@@ -108,7 +107,7 @@ sweep_remote_has_confirmed(int awaited)
 	if (awaited == SYNC_REP_NO_WAIT)
 		return true;
 	LWLockAcquire(SyncRepLock, LW_SHARED);
-	/* Without names of standbys all commits go on. */
+	/* When synchronous_standby_names is emptied, waiting commits go on. */
 	confirmed = !sweep_sync_standbys_defined() || WalSndCtl->lsn[awaited] >= XactLastCommitEnd;
 	LWLockRelease(SyncRepLock);
 	return confirmed;

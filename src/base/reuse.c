@@ -2,20 +2,19 @@
  * reuse.c
  *		One worker for several runs of a role.
  *
- * A process of its own for each run costs more than most runs: it is forked, connects, reads the catalog and plans the
+ * A new process for each run costs more than most runs: it is forked, connects, reads the catalog and plans the
  * statements of the engine. While there are more runs than may be in progress, a worker whose run has succeeded
- * therefore stays for a moment, connected as the same role to the same database, and its slot is idle. Called by
- * runner.c, and by the scheduler in it.
+ * therefore stays for a moment, connected as its role to its database, and its slot is idle. Called by runner.c, in
+ * the worker and in the scheduler.
  *
  * Two processes wake each other: the worker wakes the scheduler when it gives the slot back, as any run that ends does. The scheduler
- * claims the slot for another run, writes what that needs, hands it over and wakes the worker. A worker that has waited
- * long enough, or is terminated, looks under the lock whether it was claimed: then it takes the run, or leaves it to
- * another process. It cannot free the slot itself, which the scheduler may be writing to. A scheduler that ends between
- * claim and hand-over leaves a slot that the next one gives up when it is old (pool.c), and the worker sees that it is no
- * longer its own.
+ * claims the slot for another run, writes the definition of the run, hands it over and wakes the worker. A worker that has waited
+ * long enough, or is terminated, checks under the lock whether its slot was claimed. If so, it takes the run, or leaves the run to
+ * another process. It cannot free a claimed slot, because the scheduler may be writing to it. If a scheduler ends between claim and
+ * hand-over, the next one gives the slot up when it is old (pool.c), and the worker sees that the slot is no longer its own.
  *
- * Whether a role may log in and is a superuser, and the settings of role and database, a process has read once, when it
- * logged in. It must not perform another run as the role was then.
+ * A process reads only at login whether its role may log in and is a superuser, and the settings of role and database.
+ * It must not perform another run after any of these has changed.
  */
 #include "postgres.h"
 
@@ -75,7 +74,7 @@ sweep_reuse_dismiss(void)
 
 		if (slot->state != SLOT_IDLE)
 			continue;
-		/* It sees that the slot is no longer its own. */
+		/* The worker sees that the slot is no longer its own, and leaves. */
 		slot->state = SLOT_FREE;
 		procno = slot->procno;
 	}
@@ -172,7 +171,7 @@ add_settings(uint64 stamp, Relation settings, Oid database, Oid role)
 	return stamp;
 }
 
-/* A change of a row writes another version of it; VACUUM and in-place updates change nothing that is read here. */
+/* Each change of a row writes a new version. VACUUM and in-place updates do not change the columns that matter here. */
 static uint64
 add_version(uint64 stamp, HeapTuple tuple)
 {

@@ -1,14 +1,14 @@
 /*
  * role.c
- *		The right to act for a role, and to become it, for SQL and C alike.
+ *		The rights to act for a role, and to SET ROLE to it, for SQL and C.
  *
- * There are two rights, because from PostgreSQL 16 on a membership may have one without the other. To act
- * for a role is to have its rights without further ado (INHERIT, pg_has_role's USAGE), as GRANT has it: that
- * makes a member of sweep_admin, or of the owner of a job or queue, and shows what belongs to a role. To
- * become a role is SET ROLE: that is asked where a role chooses what is executed as another one.
+ * There are two rights, because from PostgreSQL 16 on a membership may have one without the other. A member acts for
+ * a role if it inherits the privileges of that role (INHERIT, pg_has_role's USAGE). This counts for memberships in
+ * sweep_admin, for the rights of the owner of a job or queue, and for the rows that views show. A member becomes a
+ * role by SET ROLE. This right is checked if a role chooses code that is executed as another role.
  *
- * Tables have the names of roles. An OID in a dump would be another role where it is restored. A name that
- * does not resolve is no role: no role acts for it, and nothing runs as it.
+ * Tables store the names of roles, because an OID in a dump may be another role where it is restored. If no role has
+ * a stored name, no role acts for it, and nothing runs as it.
  */
 #include "postgres.h"
 
@@ -49,7 +49,7 @@ static uint64 changes = 0;
 Oid
 sweep_role_find(const char *name)
 {
-	/* Longer ones are the name of no role; cut, they could be. */
+	/* A longer name belongs to no role; truncated, it could be the name of one. */
 	return strlen(name) < NAMEDATALEN ? get_role_oid(name, true) : InvalidOid;
 }
 
@@ -185,7 +185,7 @@ sweep_role_to_is_user(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(sweep_role_is_user(role));
 }
 
-/* SQL: sweep._acts_for(caller oid, role text) RETURNS boolean: never NULL, for it decides what is refused */
+/* SQL: sweep._acts_for(caller oid, role text) RETURNS boolean: never NULL, because callers refuse actions by it */
 Datum
 sweep_role_may_act(PG_FUNCTION_ARGS)
 {
@@ -199,7 +199,7 @@ sweep_role_may_become(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(!PG_ARGISNULL(0) && sweep_role_can_become(PG_GETARG_OID(0), role_argument(fcinfo, 1)));
 }
 
-/* SQL: sweep._may_see(run_as text) RETURNS boolean: never NULL. A view asks for each row, so what is the same for all is asked once. */
+/* SQL: sweep._may_see(run_as text) RETURNS boolean: never NULL. A view calls it for each row: checks that are the same for all rows are made once. */
 Datum
 sweep_role_may_see(PG_FUNCTION_ARGS)
 {

@@ -1,6 +1,6 @@
 /*
  * role.h
- *		The right to act for a role, and to become it.
+ *		The rights to act for a role, and to SET ROLE to it.
  */
 #ifndef SWEEP_ROLE_H
 #define SWEEP_ROLE_H
@@ -11,7 +11,7 @@
 extern Oid	sweep_role_find(const char *name);
 
 /*
- * Whether a role has the rights of another one, for example of the owner of a queue, or is that role. False when the other one does
+ * Whether a role has the rights of another role (for example the owner of a queue), or is that role. False when the other role does
  * not exist.
  */
 extern bool sweep_role_acts_for(Oid member, Oid role);
@@ -19,7 +19,7 @@ extern bool sweep_role_acts_for(Oid member, Oid role);
 /* The same, by name. */
 extern bool sweep_role_is(Oid member, const char *name);
 
-/* Whether a role sees the jobs and runs of all. */
+/* Whether a role may see the jobs and runs of all roles. */
 extern bool sweep_role_sees_all(Oid member);
 
 /* A number that changes whenever roles, memberships or rights on databases may have changed; never 0. */
@@ -28,13 +28,13 @@ extern uint64 sweep_role_changes(void);
 /* Whether a role is a member of sweep_user or sweep_admin. */
 extern bool sweep_role_is_user(Oid role);
 
-/* Why no process can work for a role, shown as the state of its jobs and consumers; or NULL. "as_user": it must also be a sweep_user. */
+/* Why no process can work for a role, as a text for the state of its jobs and consumers; or NULL. "as_user": it must also be a sweep_user. */
 extern const char *sweep_role_problem(Oid role, bool as_user);
 
-/* Whether a role could SET ROLE to another one, or is that role; only such a role may choose what runs as the other one. */
+/* Whether a role can SET ROLE to another role, or is that role; only such a role may choose code that is executed as the other one. */
 extern bool sweep_role_can_become(Oid member, Oid role);
 
-/* The owner of an object of that catalogue; InvalidOid when it does not exist, or has none. */
+/* The owner of an object of that catalogue; InvalidOid when the object does not exist, or has no owner. */
 extern Oid	sweep_role_owning(Oid class, Oid object);
 
 #endif							/* SWEEP_ROLE_H */

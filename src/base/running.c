@@ -43,8 +43,9 @@ sweep_shared_running(PG_FUNCTION_ARGS)
 }
 
 /*
- * False unless a run of this database has it. The right to see it is looked up without the lock: that reads tables, which
- * a session may have locked, and all other processes would wait as well. The definition is not copied: it is not shown.
+ * Copies a slot; false unless it has a run of this database that the caller may see. The right is looked up without the
+ * lock, because that reads tables, which a session may have locked, and all other processes would have to wait. The
+ * definition is not copied, because it is not shown.
  */
 static bool
 copy_run(SweepSlot *slot, SweepSlot *run)

@@ -2,9 +2,9 @@
  * session_lock.c
  *		Locks that a session takes by SQL.
  *
- * A session takes the lock of a job to keep its runs away, or to do its work by hand (sweep.try_lock). By SQL it can give back only
- * locks that it took in this way, and not the lock of the run that it is part of. It takes the key of those roles whose jobs use
- * the key and for which it may act, and that of its own role.
+ * A session takes the lock of a job by sweep.try_lock to keep runs of the job from starting, for example while it does the work by
+ * hand. By SQL it can give back only locks that it took in this way, and not the lock of the run that it performs. sweep.try_lock
+ * takes the lock for its own role and for all roles that have jobs with this key and for which the session may act.
  */
 #include "postgres.h"
 
@@ -29,13 +29,13 @@ static SweepStatement lock_roles_sql = {
 /* Number of locks that a session may have by sweep.try_lock. */
 #define MAX_LOCKS 1000
 
-/* The locks of one sweep.try_lock. */
+/* The locks of one call of sweep.try_lock. */
 typedef struct TakenLock
 {
 	char	   *key;
 	int			count;
-	int			taken;			/* the first of them */
-	SweepLock	locks[FLEXIBLE_ARRAY_MEMBER];	/* one of each role */
+	int			taken;			/* number of locks taken, the first ones of the array */
+	SweepLock	locks[FLEXIBLE_ARRAY_MEMBER];	/* one for each role */
 } TakenLock;
 
 /* Locks of this session, one entry per call. */
@@ -82,7 +82,7 @@ sweep_lock_try(PG_FUNCTION_ARGS)
 	sweep_require_usable("sweep.try_lock()");
 	/* A parallel worker would give the lock back at its end. */
 	PreventCommandIfParallelMode("sweep.try_lock()");
-	/* Locks are in a table that all sessions share. */
+	/* Limited, because all sessions share the lock table. */
 	if (list_length(taken_locks) >= MAX_LOCKS)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
@@ -100,7 +100,7 @@ sweep_lock_try(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(false);
 }
 
-/* The roles whose key is taken: the own one, and those of the jobs that the role may act on. */
+/* Finds the roles whose lock is taken: the current one, and the roles of jobs with this key for which it may act. */
 static TakenLock *
 find_roles(text *key)
 {
@@ -124,7 +124,7 @@ find_roles(text *key)
 	return lock;
 }
 
-/* Ends at the first one that another process has. Raises where the table of locks is full. */
+/* Stops at the first lock that another process has. Raises when the lock table is full. */
 static void
 take_all(void *arg)
 {
@@ -134,7 +134,7 @@ take_all(void *arg)
 		lock->taken++;
 }
 
-/* All or nothing. */
+/* If one lock is not free, gives back all that were taken. */
 static void
 forget_last(void *arg)
 {
@@ -166,7 +166,7 @@ sweep_lock_release(PG_FUNCTION_ARGS)
 	taken_locks = list_delete_cell(taken_locks, cell);
 	release_taken(lock);
 	pfree(lock);
-	/* Something may have been started that waits for it. */
+	/* A run may be waiting for the lock. */
 	sweep_ask(MyDatabaseId);
 	PG_RETURN_BOOL(true);
 }

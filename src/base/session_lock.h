@@ -5,10 +5,10 @@
 #ifndef SWEEP_SESSION_LOCK_H
 #define SWEEP_SESSION_LOCK_H
 
-/* Releases all locks of the session but those of its transaction: advisory locks, and ours. */
+/* Releases all session-level locks: advisory locks, and locks of pg_sweep. */
 extern void sweep_session_lock_release_all(void);
 
-/* Gives back the locks that the session has by sweep.try_lock, and not the lock of its run. */
+/* Gives back the locks that the session has taken by sweep.try_lock, but not the lock of its run. */
 extern void sweep_session_lock_release_taken(void);
 
 #endif							/* SWEEP_SESSION_LOCK_H */

@@ -2,8 +2,8 @@
  * settings.c
  *		The settings, in tables by their types, each in alphabetical order.
  *
- * Called once per process by _PG_init. Everything can be changed by a reload unless the size of shared
- * memory depends on it.
+ * Called once per process by _PG_init. All settings can be changed by a reload, except those that the size of shared
+ * memory depends on.
  */
 #include "postgres.h"
 
@@ -35,14 +35,14 @@ int			sweep_no_progress_after = 10000;
 int			sweep_notify_interval = 100;
 double		sweep_notify_queue_limit = 0.5;
 
-/* Read by SQL, by their names. */
+/* These are read by SQL, by their names. */
 static char *alert_queue = NULL;
 static int	history_max_age = 30 * 24 * 60;
 static int	history_per_job = 1000;
 static int	min_interval = 1000;
 static int	once_retention = 30 * 24 * 60;
 
-/* Read by the module pg_sweep_redis, by their names. */
+/* These are read by the module pg_sweep_redis, by their names. */
 static char *redis_key_prefix = NULL;
 static char *redis_password_file = NULL;
 static int	redis_timeout = 5000;
@@ -125,8 +125,8 @@ static const struct
 };
 
 /*
- * Texts; all can be changed by a reload, and are empty by default. The ones of Redis hold no secret, but its address and the files
- * with its certificates are for superusers alone.
+ * Texts; all can be changed by a reload, and are empty by default. The settings of Redis hold no secret, but only superusers may
+ * read its address and the names of its files.
  */
 static const struct
 {
@@ -226,7 +226,7 @@ check_redis_key_prefix(char **newval, void **extra, GucSource source)
 	return false;
 }
 
-/* The module pg_sweep_redis has buffers of MAXPGPATH for them. */
+/* The module pg_sweep_redis has buffers of MAXPGPATH bytes for these texts. */
 static bool
 check_redis_text(char **newval, void **extra, GucSource source)
 {
@@ -236,7 +236,7 @@ check_redis_text(char **newval, void **extra, GucSource source)
 	return false;
 }
 
-/* The message of the server would show the value, which may contain a password. */
+/* The server's own message would show the value, which may contain a password. */
 static bool
 check_redis_url(char **newval, void **extra, GucSource source)
 {

@@ -13,12 +13,12 @@ typedef enum SweepLogBatches
 } SweepLogBatches;
 
 extern bool sweep_enabled;		/* off: no database has a scheduler */
-extern bool sweep_start_paused; /* on: the same */
+extern bool sweep_start_paused; /* on: no database has a scheduler either */
 extern char *sweep_databases;	/* names separated by commas; empty = all */
 extern int	sweep_log_batches;	/* SweepLogBatches */
 extern int	sweep_max_args_size;	/* kB */
 extern int	sweep_max_consumers;
-extern int	sweep_max_in_flight;	/* messages claimed at a time */
+extern int	sweep_max_in_flight;	/* largest number of claimed messages */
 extern int	sweep_max_queues;
 extern int	sweep_max_running_jobs;
 extern int	sweep_max_wait;		/* milliseconds; -1 = as long as callers say */
@@ -30,12 +30,11 @@ extern int	sweep_notify_interval;	/* milliseconds */
 extern double sweep_notify_queue_limit;	/* a fraction */
 
 /*
- * Defines the settings. The ones that size shared memory exist only when the library is loaded at
- * server start.
+ * Defines the settings. Settings for the size of shared memory exist only when the library is loaded at server start.
  */
 extern void sweep_settings_define(bool at_server_start);
 
-/* Whether pg_sweep.databases lets us work in the database. */
+/* Whether pg_sweep.databases allows pg_sweep to work in the database. */
 extern bool sweep_settings_allow_database(const char *name);
 
 #endif							/* SWEEP_SETTINGS_H */

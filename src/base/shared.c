@@ -3,12 +3,12 @@
  *		Shared memory of the processes of pg_sweep.
  *
  * Everything in SweepShared is guarded by one LWLock, except the progress of a slot (its own spinlock,
- * written once per batch by the run, copied by readers) and the atomics. There are no pointers in it:
- * a process is named by its pid and its proc number, a recycled slot is told by its generation.
+ * written once per batch by the run, copied by readers) and the atomics. There are no pointers in it: a process is
+ * identified by its pid and proc number, and a slot that is used again has a new generation.
  *
  * The table of slots has room for as many background runs as there can be workers and for some sessions that
- * CALL sweep.run; a session that finds no slot runs all the same, it is just not shown. Either kind uses any
- * slot, but no more slots than its number.
+ * CALL sweep.run; a session that finds no slot performs its run nevertheless, which is only not shown. Both kinds use
+ * any free slot, but each kind only as many as its number.
  */
 #include "postgres.h"
 
@@ -176,7 +176,7 @@ sweep_shared_go_on(SweepSlot *slot)
 	{
 		set_run(slot, slot->follower);
 		slot->definition_size = 0;
-		/* No process is free: there is nothing that a scheduler would have to be started for. */
+		/* No process has become free, so a scheduler need not be started. */
 		if (entry != NULL)
 			tell_of_end(entry);
 	}
@@ -211,7 +211,7 @@ sweep_shared_database(int index)
 	return (SweepDatabase *) ((char *) shared + databases_offset()) + index;
 }
 
-/* False when the run has a slot already, or its scheduler is to leave. A slot with a worker that is connected as its role comes first. */
+/* False when the run has a slot already, or its scheduler is to leave. A slot with an idle worker of the role is preferred. */
 static bool
 find_free_slot(const SweepClaimant *claimant, SweepSlot **free_slot)
 {
@@ -233,14 +233,14 @@ find_free_slot(const SweepClaimant *claimant, SweepSlot **free_slot)
 	return true;
 }
 
-/* Whatever is reserved, one process is left to runs that are not preferred. */
+/* At least one slot is left for runs without preference, whatever is reserved. */
 static int
 room_for_runs(bool preferred)
 {
 	return preferred ? sweep_max_running_jobs : Max(sweep_max_running_jobs - sweep_reserved_workers, 1);
 }
 
-/* The slot that has a run in this database, or keeps its process for it, or NULL; the caller has the lock. */
+/* The slot of a run in this database, or the slot that is kept for the run as a follower, or NULL; the caller has the lock. */
 static SweepSlot *
 find_run(int64 run_id)
 {
@@ -276,7 +276,7 @@ count_slots(bool worker, Oid role, SweepUse *use)
 void
 sweep_shared_unclaim(SweepSlot *slot)
 {
-	/* A session that has cancelled the run meanwhile was told that it has a process. */
+	/* After a successful sweep.cancel the run must be recorded as not begun. */
 	slot->state = pg_atomic_read_u32(&slot->stop_request) == 0 ? SLOT_FREE : SLOT_UNOPENED;
 }
 
@@ -303,7 +303,7 @@ sweep_shared_release(SweepSlot *slot, bool opened, bool stays)
 	Oid			database;
 
 	sweep_shared_lock(LW_EXCLUSIVE);
-	/* A session that has just cancelled a run was told that the run has a process. A run that waits on is then recorded as not begun. */
+	/* After a successful sweep.cancel a run that would go on waiting is recorded as not begun instead. */
 	if (slot->put_back)
 		opened = pg_atomic_read_u32(&slot->stop_request) == 0;
 	database = slot->database;
@@ -337,7 +337,7 @@ sweep_shared_note_end(Oid database)
 	sweep_shared_wake(asked);
 }
 
-/* Also one that was told before: within a tick it looks again after each end. */
+/* Also wakes a scheduler whose flag is set, because within a tick it looks again after each end of a run. */
 static void
 tell_of_end(SweepDatabase *entry)
 {
@@ -367,7 +367,7 @@ sweep_shared_refuses_run(Oid role, bool unlimited, bool preferred)
 	refusal = sweep_quota_check(&use, sweep_max_running_jobs, unlimited);
 	if (refusal == REFUSED_NOT && use.all >= room_for_runs(preferred))
 		refusal = REFUSED_RESERVED;
-	/* The scheduler alone has learnt that; without one, the launcher. */
+	/* Only the scheduler knows whether processes are missing; without a scheduler, the launcher. */
 	if (refusal == REFUSED_NOT && (entry != NULL ? entry->short_of == REFUSED_PROCESSES : shared->line || shared->left_short))
 		refusal = REFUSED_PROCESSES;
 	return refusal;
@@ -383,7 +383,7 @@ sweep_shared_wake_schedulers(void)
 	}
 }
 
-/* Among schedulers whose own runs wait the first one stays. */
+/* If several schedulers have runs that wait for a process, only the first one stays. */
 bool
 sweep_shared_gives_way(const SweepDatabase *entry)
 {
@@ -417,7 +417,7 @@ sweep_shared_wake_launcher(bool rescan)
 	sweep_shared_wake(launcher);
 }
 
-/* A scheduler that is starting has no process yet, and finds the flag when it looks. */
+/* A starting scheduler has no process to wake yet, and finds the flag at its first tick. */
 ProcNumber
 sweep_shared_ask(Oid database)
 {
@@ -469,8 +469,8 @@ sweep_shared_signal_cancel(PG_FUNCTION_ARGS)
 		PG_RETURN_BOOL(false);
 
 	/*
-	 * The signal is sent under the lock: the process must take it to give the slot back, so the signal
-	 * cannot hit what the process does afterwards.
+	 * The signal is sent under the lock, which the process must take to give the slot back, so the signal cannot
+	 * interrupt anything that the process does later.
 	 */
 	sweep_shared_lock(LW_EXCLUSIVE);
 	slot = find_run(PG_GETARG_INT64(0));
@@ -491,7 +491,7 @@ memory_size(void)
 	return add_size(databases_offset(), mul_size(sizeof(SweepDatabase), sweep_shared_database_count()));
 }
 
-/* Behind the slots. */
+/* The entries of databases come after the slots. */
 static Size
 databases_offset(void)
 {

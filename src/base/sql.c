@@ -5,7 +5,7 @@
  * Called by all rooms above, within a transaction of txn.c or of a session. The statements of the engine are constants with
  * parameters. The engine executes them as the owner of the extension, in the transaction of the job's work. That work may
  * have changed the session, so user, security context, search_path and the settings that change the meaning of a
- * statement are set around each of them (door.c).
+ * statement are set around each statement (door.c).
  */
 #include "postgres.h"
 
@@ -40,7 +40,7 @@ sweep_sql_enter_call(void)
 	MemoryContextCallback *callback;
 
 	(void) SPI_connect_ext(SPI_OPT_NONATOMIC);
-	/* In the context of the procedure, which goes with SPI_finish(), or with the portal that an error ends. */
+	/* Allocated in the context of the procedure, which is deleted by SPI_finish(), or after an error with the portal. */
 	callback = palloc0(sizeof(MemoryContextCallback));
 	callback->func = leave_call;
 	MemoryContextRegisterResetCallback(CurrentMemoryContext, callback);
@@ -95,12 +95,12 @@ sweep_sql_execute(SweepStatement *statement, Datum *values, const char *nulls)
 {
 	SweepDoor	door;
 	bool		read_only = XactReadOnly;
-	uint32		held = QueryCancelHoldoffCount;	/* an error that a function catches resets it */
+	uint32		held = QueryCancelHoldoffCount;	/* reset when a function catches an error */
 	Snapshot	latest = statement->reads_latest && IsolationUsesXactSnapshot() ? GetLatestSnapshot() : InvalidSnapshot;
 	uint64		count;
 
 	sweep_door_enter_statement(&door, sweep_extension()->owner);
-	/* A job whose role, or whose own SQL, made its transactions read-only is recorded all the same. */
+	/* The run must also be recorded if its role, or the SQL of the job, made the transaction read-only. */
 	if (MyBackendType == B_BG_WORKER)
 		XactReadOnly = false;
 	plan_statement(statement);
@@ -133,9 +133,9 @@ sweep_sql_next_value(Oid sequence)
 }
 
 /*
- * The plans of constant statements are generic ones: nothing in them depends on the values. They go by indexes, however
- * small a table is when they are made: a queue that was vacuumed when it was empty may have millions of messages the next minute,
- * and long before the next ANALYZE.
+ * Constant statements have generic plans, because their plans do not depend on the values. The plans use indexes even if a table
+ * is small: a queue that was vacuumed when it was empty may have millions of messages a minute later, long before the next
+ * ANALYZE.
  */
 static void
 plan_statement(SweepStatement *statement)
@@ -151,7 +151,7 @@ plan_statement(SweepStatement *statement)
 		statement->plan = sweep_sql_prepare(statement->text, count, (Oid *) statement->types, PLANNED_ONCE);
 	nest_level = NewGUCNestLevel();
 	(void) set_config_option("enable_seqscan", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
-	/* Where there is no index the plan looks as costly as if it were worth compiling. */
+	/* With sequential scans disabled, a plan without an index has a cost for which PostgreSQL would compile it. */
 	(void) set_config_option("jit", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
 	sweep_sql_make_plan(statement->plan);
 	AtEOXact_GUC(true, nest_level);
@@ -233,7 +233,7 @@ sweep_sql_close(SweepCursor *cursor)
 	SPI_cursor_close(cursor);
 }
 
-/* Statements of users were checked when their job was created. */
+/* Statements of users were checked when the job was created, so an unexpected result is an internal error. */
 static uint64
 check_result(int code)
 {

@@ -1,6 +1,6 @@
 /*
  * sql.h
- *		The statements of the engine and of jobs.
+ *		Execution of statements of the engine and of jobs.
  */
 #ifndef SWEEP_SQL_H
 #define SWEEP_SQL_H
@@ -11,38 +11,38 @@
 #include "storage/itemptr.h"
 #include "utils/jsonb.h"
 
-/* A statement that is not constant: the call of a step. It is a plan of SPI. */
+/* The SPI plan of a statement that is not constant, such as the call of a step. */
 typedef struct _SPI_plan SweepPlan;
 
 typedef void (*SweepWork) (void *arg);
 
 /*
- * A constant statement of the engine, with static storage beside its use. Its names are qualified, because it is executed
- * under the search_path of the engine alone (test/bin/check-qualified).
+ * A constant statement of the engine, in static storage in the file that uses it. Its names are qualified
+ * (test/bin/check-qualified).
  */
 #define SWEEP_STATEMENT_MAX_PARAMETERS 13
 typedef struct SweepStatement
 {
 	const char *const text;
 	const Oid	types[SWEEP_STATEMENT_MAX_PARAMETERS];	/* of the parameters */
-	const bool	reads_latest;	/* with the latest snapshot instead of that of the transaction; for queues */
+	const bool	reads_latest;	/* uses the latest snapshot instead of that of the transaction; for queues */
 	SweepPlan  *plan;			/* NULL = not prepared yet */
 } SweepStatement;
 
 /*
- * From enter to leave this session executes a procedure (CALL), in which SPI begins and ends the transactions. A
- * worker begins and ends its own. Call enter before the first transaction.
+ * Between these two the session executes a procedure (CALL), and SPI begins and ends its transactions; a worker does
+ * this itself. Called before the first transaction, and at the end.
  */
 extern void sweep_sql_enter_call(void);
 extern void sweep_sql_leave_call(void);
 extern bool sweep_sql_in_call(void);
 
-/* Only within CALL, in the context of the procedure: ends the transaction, so that a wait holds no snapshot, and begins another. */
+/* Only within CALL, in the context of the procedure: ends the transaction, so that a wait holds no snapshot, and begins a new one. */
 extern void sweep_sql_end_transaction(void);
 
 /*
- * Executes a constant statement as the owner of the extension, under a safe search_path, and returns
- * the number of its rows, which sweep_sql_row selects from. Values are those of the last statement.
+ * Executes a constant statement as the owner of the extension, under a safe search_path, and returns the number of
+ * its rows. sweep_sql_row() selects one of them; the result is kept until the next statement.
  */
 extern uint64 sweep_sql_execute(SweepStatement *statement, Datum *values, const char *nulls);
 
@@ -56,44 +56,44 @@ typedef struct SweepExecution
 
 extern void sweep_sql_execute_work(void *execution);
 
-/* The next number of a sequence of the engine, without a statement. Works in a worker whose transaction is read-only, too. */
+/* The next number of a sequence of the engine, without a statement. Works also in a worker whose transaction is read-only. */
 extern int64 sweep_sql_next_value(Oid sequence);
 
 /*
- * Around sweep_sql_execute in a function that a session calls: finds the extension, but does not lock it,
- * for a session has locks of its own.
+ * Called around sweep_sql_execute() in a function that a session calls: finds the extension, but does not lock it,
+ * because the session has locks of its own.
  */
 extern void sweep_sql_begin_call(void);
 extern void sweep_sql_connect(void);	/* the same without the search */
 extern void sweep_sql_end_call(void);
 
-/* How often a statement is planned. */
+/* When a statement is planned. */
 typedef enum SweepPlanned
 {
-	PLANNED_AS_CHOSEN,			/* by PostgreSQL */
-	PLANNED_ONCE,				/* for all values */
-	PLANNED_EACH_TIME			/* for the values of each execution */
+	PLANNED_AS_CHOSEN,			/* as PostgreSQL decides */
+	PLANNED_ONCE,				/* one generic plan */
+	PLANNED_EACH_TIME			/* a custom plan for each execution */
 } SweepPlanned;
 
 /* Prepares a statement of the job, as the current user; kept until it is freed. */
 extern SweepPlan *sweep_sql_prepare(const char *text, int count, Oid *types, SweepPlanned planned);
 
-/* Makes the plan of a generic statement now, with the settings that are in force, unless it has a valid one. */
+/* Makes the generic plan of a statement now, with the current settings, unless it has a valid one. */
 extern void sweep_sql_make_plan(SweepPlan *plan);
 
 extern void sweep_sql_free_plan(SweepPlan *plan);	/* NULL is allowed */
 
-/* Whether it would be executed as it was analysed; and what it was analysed to, Query by Query. */
+/* Whether the plan is still valid, so that it need not be analysed again; and the Query nodes that it was analysed to. */
 extern bool sweep_sql_is_valid(SweepPlan *plan);
 extern List *sweep_sql_queries(SweepPlan *plan);
 
-/* Executes it as the current user; returns the number of rows returned or affected. */
+/* Executes a plan as the current user; returns the number of rows returned or affected. */
 extern uint64 sweep_sql_execute_plan(SweepPlan *plan, Datum *values, const char *nulls);
 
 /* Executes a statement that only reads, with the latest snapshot instead of that of the transaction. */
 extern uint64 sweep_sql_execute_latest(SweepPlan *plan, Datum *values, const char *nulls);
 
-/* Executes a SELECT, which changes nothing, up to that many rows; returns their number. No value may be null, here and in sweep_sql_open(). */
+/* Executes a SELECT read-only, for so many rows at most; returns their number. No value may be null, here and in sweep_sql_open(). */
 extern uint64 sweep_sql_read(SweepPlan *plan, Datum *values, long most);
 
 /* Reads the rows of a SELECT in pieces: a fetch replaces the current result by the next rows, and returns 0 at the end. */
@@ -103,15 +103,15 @@ extern SweepCursor *sweep_sql_open(SweepPlan *plan, Datum *values);
 extern uint64 sweep_sql_fetch(SweepCursor *cursor, long count);
 extern void sweep_sql_close(SweepCursor *cursor);
 
-/* Columns are numbered from 1; the values are copied to the current memory context, NULL if null. */
+/* Select a row and read its columns, which are numbered from 1. Values are copied to the current memory context, NULL if null. */
 extern void sweep_sql_row(uint64 row);
 extern bool sweep_sql_is_null(int column);
 extern Datum sweep_sql_datum(int column);	/* not copied; 0 if null */
 extern Oid	sweep_sql_type(int column);	/* InvalidOid if there is no such column */
 
 /*
- * A value of this type, not copied; raises when the column has another type. A table that a statement names may be replaced or altered
- * after the statement was made, and a value must not be taken for a pointer that it is not.
+ * A value of this type, not copied; raises when the column has another type. A table may be replaced or altered after the statement
+ * was prepared, and a value of another type might be taken for a pointer.
  */
 extern Datum sweep_sql_value(int column, Oid type);
 #define sweep_sql_int64(column) DatumGetInt64(sweep_sql_value(column, INT8OID))
@@ -127,7 +127,7 @@ extern Datum sweep_sql_copy(int column, MemoryContext context);	/* of any type; 
 extern char *sweep_sql_text(int column, MemoryContext context);
 extern Jsonb *sweep_sql_jsonb(int column, MemoryContext context);
 
-/* The size of a value in bytes, uncompressed, without reading a value that is stored out of line; 0 if null or of a type of fixed size. */
+/* The uncompressed size of a value in bytes, without reading a value that is stored out of line; 0 if null or of a type of fixed size. */
 extern Size sweep_sql_raw_size(int column);
 
 #endif							/* SWEEP_SQL_H */

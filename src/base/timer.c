@@ -2,10 +2,10 @@
  * timer.c
  *		Timers of a process that go by the monotonic clock.
  *
- * Called by engine/timers.c and estimate.c for runs and by process/consumer_handle.c for handlers. PostgreSQL orders its timeouts by the wall
- * clock: one fires early when that clock is set ahead. A timer of this file then looks at the monotonic clock, and is started
- * again for the rest of its time; that is also how it lasts longer than a timeout of PostgreSQL, 24.8 days at most. When
- * the clock is set back a timer is late, as all timeouts of PostgreSQL are: the timeout of a run is watched from outside as well.
+ * Called by engine/timers.c and estimate.c for runs and by process/consumer_handle.c for handlers. PostgreSQL's timeouts use the wall clock,
+ * so they fire early when that clock is set ahead. A timer of this file then checks the monotonic clock, and is started again for the rest of
+ * its time. This also allows longer times than a timeout of PostgreSQL, which has 24.8 days at most. When the clock is set back, a timer
+ * fires late, like all timeouts of PostgreSQL; for this case the launcher watches the timeouts of runs, too.
  */
 #include "postgres.h"
 
@@ -55,7 +55,7 @@ sweep_timer_disarm(SweepTimer which)
 	return sweep_monotonic_us() >= deadline_us;
 }
 
-/* An error that ends a statement of a session ends all timeouts. */
+/* In a session an error disables all timeouts of PostgreSQL, and with them the timer. */
 bool
 sweep_timer_is_armed(SweepTimer which)
 {
@@ -74,7 +74,7 @@ sweep_timer_disarm_statement(void)
 {
 	bool		passed;
 
-	/* In a session that of PostgreSQL is not ours. */
+	/* In a session the indicator may belong to PostgreSQL's own statement timeout. */
 	if (timers[SWEEP_TIMER_STATEMENT].deadline_us == 0)
 		return false;
 	passed = sweep_timer_disarm(SWEEP_TIMER_STATEMENT);
@@ -95,7 +95,7 @@ sweep_timer_end_rest(void)
 		sweep_start_transaction_timeout();
 }
 
-/* In a signal handler, as all below. PostgreSQL does not say which timer it is, but has set the indicator of that one. */
+/* This and all functions below are executed in a signal handler. PostgreSQL does not pass the timer, but has set its indicator. */
 static void
 ring(void)
 {
@@ -120,7 +120,7 @@ start(Timer *timer)
 	enable_timeout_after(timer->id, (int) Min(left_us / 1000 + 1, PG_INT32_MAX));
 }
 
-/* The timeout of PostgreSQL makes the error. */
+/* PostgreSQL then raises the error of its own statement timeout. */
 static void
 statement_fired(void)
 {

@@ -8,11 +8,11 @@
 typedef enum SweepTimer
 {
 	SWEEP_TIMER_RUN,			/* timeout of a run */
-	SWEEP_TIMER_LIMIT,			/* of code of a job with a limit of its own */
+	SWEEP_TIMER_LIMIT,			/* limit of an estimate */
 	SWEEP_TIMER_STATEMENT,		/* statement_timeout of a worker */
 } SweepTimer;
 
-/* Calls the function in a signal handler after that time. */
+/* Calls the function in a signal handler when the time has passed. */
 extern void sweep_timer_arm(SweepTimer timer, int64 time_us, void (*fired) (void));
 
 /* Returns whether the time has passed. The timer need not be armed. */
@@ -20,7 +20,7 @@ extern bool sweep_timer_disarm(SweepTimer timer);
 
 extern bool sweep_timer_is_armed(SweepTimer timer);
 
-/* In a worker PostgreSQL does not arm statement_timeout. These do: the limit is in ms, 0 = none. */
+/* In a worker PostgreSQL does not arm statement_timeout, but these functions do. The limit is in ms, 0 = none. */
 extern void sweep_timer_arm_statement(int limit_ms);
 extern bool sweep_timer_disarm_statement(void);
 

@@ -5,13 +5,13 @@
  * Called by all files that work in the database: scheduler and consumers, the batches of a run, the store of buckets,
  * procedures. Each transaction first locks the extension, shared and without waiting: DROP EXTENSION and ALTER EXTENSION UPDATE
  * need every table of the extension for themselves, and would deadlock with a transaction that is in the middle of its
- * statements. While another transaction has the extension locked, this one is given up; the process waits outside of any
- * transaction, tries again, and then sees whether the extension is still there.
+ * statements. While another transaction has the extension locked, this one is given up. The process waits outside of any
+ * transaction and tries again; then it sees whether the extension still exists.
  *
- * A worker begins and ends its transactions itself. A session that executes CALL leaves that to SPI, and cannot roll back what
- * a nested function has left half done: there the work is a subtransaction, which contains a failure, and a commit follows.
+ * A worker begins and ends its transactions itself. A session that executes CALL leaves that to SPI. There the work is a
+ * subtransaction, so that a failure rolls back completely, and a commit follows.
  *
- * A room hangs its work before the commit or after the abort into the policy, so that no file below a batch knows one above.
+ * A room adds its work before the commit or after the abort to the policy as a hook, so that this file does not depend on rooms above.
  */
 #include "postgres.h"
 
@@ -33,7 +33,7 @@
 /* Delay before the extension is locked again, in ms. */
 #define PAUSE_MS 50L
 
-/* Memory that is enough for the copy of any error, in bytes. */
+/* Memory that suffices for the copy of any error, in bytes. */
 #define ERROR_ROOM (16 * 1024 * 1024)
 
 /* One try. */
@@ -42,7 +42,7 @@ typedef struct Attempt
 	const SweepTxnPolicy *policy;	/* NULL = the extension is not locked */
 	SweepWork	work;
 	void	   *arg;
-	bool		locked;			/* by a transaction that alters or drops the extension */
+	bool		locked;			/* another transaction alters or drops the extension */
 	bool		absent;
 } Attempt;
 
@@ -107,9 +107,9 @@ copy_error(void)
 }
 
 /*
- * The error is copied before the abort: one that was raised again from a copy, as by RAISE in a handler of exceptions, points into
- * memory of the transaction. A process that has no memory left frees that of the transaction first; until then the error is in
- * ErrorContext, which outlives the transaction.
+ * The error is copied before the abort, because an error that was raised again from a copy, as by RAISE in an exception handler,
+ * points into memory of the transaction. If no memory is left, the memory of the transaction is freed first; until then the error
+ * is in ErrorContext, which survives the transaction.
  */
 bool
 sweep_txn_catch(SweepWork work, void *arg, MemoryContext error_context, ErrorData **error)
@@ -193,7 +193,7 @@ sweep_txn_undo_on_error(SweepWork work, SweepWork undo, void *arg)
 	PG_END_TRY();
 }
 
-/* PG_CATCH and PG_END_TRY restore error_context_stack, so an error that is raised again has the lines of the caller. */
+/* PG_CATCH and PG_END_TRY restore error_context_stack, so an error that is raised again gets the CONTEXT lines of the caller. */
 void
 sweep_txn_hide_context(SweepWork work, void *arg)
 {
@@ -211,7 +211,7 @@ sweep_txn_hide_context(SweepWork work, void *arg)
 		MemoryContextSwitchTo(caller_context);
 		error = copy_error();
 		FlushErrorState();
-		/* An object that PostgreSQL has looked up and not yet locked may go with the extension; only an internal error says that. */
+		/* An object of the extension may be dropped after PostgreSQL has looked it up and before it is locked: that is an internal error. */
 		if (ERRCODE_TO_CATEGORY(error->sqlerrcode) == ERRCODE_INTERNAL_ERROR && !sweep_extension_is_unchanged())
 			ereport(ERROR,
 					(errcode(ERRCODE_UNDEFINED_OBJECT),
@@ -223,8 +223,8 @@ sweep_txn_hide_context(SweepWork work, void *arg)
 }
 
 /*
- * A block, as after BEGIN. Without one, an extension that sends a statement on to another server has that
- * committed with the statement, and not with this transaction: Citus does that where one worker is enough.
+ * The transaction is a block, as after BEGIN. Otherwise an extension that forwards a statement to another server may
+ * commit there with the statement and not with this transaction, as Citus does if one worker is enough.
  */
 static void
 transaction_work(void *arg)
@@ -254,7 +254,7 @@ do_work(Attempt *attempt)
 	sweep_sql_end_call();
 }
 
-/* A request to cancel does not keep the engine from beginning what it has to record; the work may answer it. */
+/* A request to cancel must not prevent the engine from recording; the work itself may process the request. */
 static void
 lock_extension(Attempt *attempt)
 {
@@ -272,8 +272,8 @@ lock_extension(Attempt *attempt)
 }
 
 /*
- * The commit fails as a whole or not at all. SPI keeps its error in the current memory context while it aborts, so that
- * context must not be one of the transaction.
+ * If the commit fails, SPI aborts and keeps the error in the current memory context meanwhile, so that context must not
+ * belong to the transaction.
  */
 static bool
 execute_in_call(Attempt *attempt, MemoryContext error_context, ErrorData **error)
@@ -311,11 +311,11 @@ execute_in_call(Attempt *attempt, MemoryContext error_context, ErrorData **error
 	return done;
 }
 
-/* PostgreSQL calls this behind the deferred triggers, which come between the end of the work and the commit. */
+/* PostgreSQL calls this after the deferred triggers, which are executed between the end of the work and the commit. */
 static void
 call_hooks(XactEvent event, void *arg)
 {
-	/* An error that passes this file must not leave the hooks to the next transaction of the session. */
+	/* After an error that is not caught here, the hooks must not apply to the next transaction of the session. */
 	if (event == XACT_EVENT_ABORT)
 		current_hooks = NULL;
 	if (event != XACT_EVENT_PRE_COMMIT)
@@ -327,14 +327,14 @@ call_hooks(XactEvent event, void *arg)
 	}
 }
 
-/* False when the owner is to stop. */
+/* Waits before the next try; false when the owner is to stop. */
 static bool
 wait_for_extension(const SweepTxnPolicy *policy)
 {
 	sweep_cancel_wait(PAUSE_MS, sweep_wait_event(SWEEP_WAIT_LOCK));
 	if (policy->is_stopped != NULL)
 		return !policy->is_stopped(policy->owner);
-	/* A request to cancel was none for the work, which has not begun. */
+	/* A request to cancel does not concern the work, which has not begun. */
 	sweep_cancel_drop();
 	return true;
 }

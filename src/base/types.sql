@@ -1,5 +1,5 @@
 --
--- The shapes that cross the border between SQL and C.
+-- The types of the values that SQL and C exchange.
 --
 CREATE SCHEMA sweep;
 COMMENT ON SCHEMA sweep IS 'pg_sweep: scheduled, guarded, bounded batch jobs, one commit per batch';
@@ -34,7 +34,7 @@ COMMENT ON COLUMN sweep.progress.rows IS 'rows handled; 0 means nothing is left'
 COMMENT ON COLUMN sweep.progress.cursor IS 'where the next batch goes on; NULL means from the start again';
 COMMENT ON COLUMN sweep.progress.detail IS 'merged by key into the detail of the run: numbers are added, arrays appended, objects merged in the same way; of anything else the last one stands';
 
--- The library asks for it, see extension.c. A script that updates to another interface renames it.
+-- The library looks this type up, see extension.c. A script that updates to another interface renames it.
 CREATE TYPE sweep._interface_1 AS ENUM ();
 COMMENT ON TYPE sweep._interface_1 IS 'number of the interface between the library and the objects of the extension';
 

@@ -1,9 +1,9 @@
 /*
  * worker.c
- *		The common life of our processes, and how sessions wake them.
+ *		Common functions of the processes of pg_sweep, and how sessions wake them.
  *
- * A worker gets little for free: it has no statement timeout, its clock stands still between
- * transactions, and its settings are those of its role. This file sets what must hold for all of ours.
+ * PostgreSQL does little for a background worker: it has no statement timeout, the time of its statements does not
+ * advance by itself, and it has the settings of its role. This file sets up what all processes of pg_sweep need.
  */
 #include "postgres.h"
 
@@ -43,8 +43,8 @@ StaticAssertDecl(sizeof(SweepWorkerArgs) <= BGW_EXTRALEN, "the arguments of a wo
 
 #define POSTMASTER_WATCH_MS 1000
 /*
- * Settings that change the meaning of the engine's statements, or end them, and could be set for the database or for
- * the bootstrap superuser. A process that needs others sets these itself.
+ * Values of settings that would otherwise change the meaning of the engine's statements, or end them, if they are set
+ * for the database or the bootstrap superuser. A process that needs other values sets them itself.
  */
 static const struct
 {
@@ -85,7 +85,7 @@ PG_FUNCTION_INFO_V1(sweep_worker_wake);
 PG_FUNCTION_INFO_V1(sweep_worker_system_identifier);
 PG_FUNCTION_INFO_V1(sweep_worker_is_home);
 
-/* Line ends and tabs stay, which pg_clean_ascii() would replace as well: statements are shown. */
+/* Line ends and tabs are kept, which pg_clean_ascii() would also replace, because statements are shown. */
 char *
 sweep_worker_ascii(const char *text)
 {
@@ -132,7 +132,7 @@ sweep_worker_begin(void)
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGTERM, die);
 	pqsignal(SIGINT, handle_cancel);
-	/* Before this a SIGHUP was ignored: the settings, which are those of the postmaster at the fork, may have changed since. */
+	/* Until now SIGHUP was ignored, so the settings that were inherited from the postmaster may be outdated. */
 	ConfigReloadPending = true;
 	SetLatch(MyLatch);
 	BackgroundWorkerUnblockSignals();
@@ -146,8 +146,8 @@ sweep_worker_allow_cancel(bool allow)
 }
 
 /*
- * PostgreSQL looks for its postmaster only where it waits. A run that commits batch after batch, or one long
- * statement, would go on without one, and no server could be started while it does.
+ * PostgreSQL notices the end of the postmaster only while it waits. A run that commits batch after batch, or a long
+ * statement, would go on without a postmaster, and no server could be started meanwhile.
  */
 void
 sweep_worker_watch_postmaster(bool on)
@@ -164,7 +164,7 @@ sweep_worker_watch_postmaster(bool on)
 		disable_timeout(timer, false);
 }
 
-/* In a signal handler. */
+/* Executed in a signal handler. */
 static void
 postmaster_timer_fired(void)
 {
@@ -173,8 +173,8 @@ postmaster_timer_fired(void)
 }
 
 /*
- * A request to cancel means something while SQL of a job is executed. The timeouts of a lock and of a statement work
- * by the same signal, sent by the process to itself; they count at any time.
+ * A request to cancel counts only while SQL of a job is executed. lock_timeout and statement_timeout use the same
+ * signal, which the process sends to itself; they always count.
  */
 static void
 handle_cancel(SIGNAL_ARGS)
@@ -186,7 +186,7 @@ handle_cancel(SIGNAL_ARGS)
 void
 sweep_worker_connect(Oid database, Oid role)
 {
-	/* For PostgreSQL no role is the bootstrap superuser. */
+	/* PostgreSQL would connect an invalid role as the bootstrap superuser. */
 	if (!OidIsValid(role))
 		ereport(FATAL, (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("role of a pg_sweep process does not exist")));
 	BackgroundWorkerInitializeConnectionByOid(database, role, SWEEP_CONNECT_FLAGS);
@@ -204,16 +204,15 @@ sweep_worker_connect_engine(Oid database)
 	sweep_log_context_begin(false);
 	for (size_t i = 0; i < lengthof(engine_settings); i++)
 	{
-		/* Not every version and not every server has all of them. */
+		/* Some versions and builds do not have all of these settings. */
 		if (GetConfigOption(engine_settings[i].name, true, false) != NULL)
 			SetConfigOption(engine_settings[i].name, engine_settings[i].value, PGC_SUSET, PGC_S_SESSION);
 	}
 }
 
 /*
- * ALTER DATABASE and ALTER ROLE set role and session_authorization like any other setting. But a process is to be
- * the role that it was connected as: a scheduler that is another one could not do its work, and a job would run as another
- * role than it says.
+ * ALTER DATABASE and ALTER ROLE can set role and session_authorization like any other setting. But a process must have the
+ * role that it was connected as: otherwise a scheduler could not do its work, and a job would run as the wrong role.
  */
 static void
 restore_identity(void)
@@ -247,7 +246,7 @@ sweep_worker_report_activity(const char *text)
 	pfree(shown);
 }
 
-/* Not the plans of the engine, which are what makes the next use of the process cheap; they keep nothing of a user's. */
+/* The plans of the engine are kept, because they make the reuse of the process cheap, and hold no data of a user. */
 void
 sweep_worker_discard_session(void)
 {
@@ -256,7 +255,7 @@ sweep_worker_discard_session(void)
 	PortalHashTableDeleteAll();
 	DropAllPreparedStatements();
 	sweep_session_lock_release_all();
-	/* Long values of the catalogue are deleted with their rows, which needs a snapshot. */
+	/* Catalogue rows with long values are deleted, which needs a snapshot. */
 	PushActiveSnapshot(GetTransactionSnapshot());
 	ResetTempTableNamespace();
 	PopActiveSnapshot();
@@ -270,11 +269,11 @@ set_session(void)
 {
 	sweep_worker_set("jit", "off");
 	sweep_worker_set("max_parallel_workers_per_gather", "0");
-	/* Steps of ours compare names as text. */
+	/* Steps of pg_sweep itself compare names as text. */
 	sweep_worker_set("quote_all_identifiers", "off");
-	/* An error ends a batch, or the handling of a message; if it ended the process, no process could record which one it was. */
+	/* An error must end only the batch, or the handling of a message; if it ended the process, it could not be recorded. */
 	sweep_worker_set("exit_on_error", "off");
-	/* A serializable transaction that is read-only would wait, without an end, until no other one writes. */
+	/* A serializable read-only transaction could otherwise wait for ever for transactions that write. */
 	sweep_worker_set("default_transaction_deferrable", "off");
 	bound_statements();
 }
@@ -282,7 +281,7 @@ set_session(void)
 void
 sweep_worker_set_local(void)
 {
-	/* A setting that has the right value is not set, and reset, for each batch. */
+	/* If the value is right already, setting and resetting it for each batch is saved. */
 	if (jit_enabled)
 		(void) set_config_option("jit", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
 	if (max_parallel_workers_per_gather != 0)
@@ -294,8 +293,8 @@ sweep_worker_set_local(void)
 }
 
 /*
- * PostgreSQL 17 and later: transaction_timeout ends the process, and the run would be lost. A batch is one
- * transaction, so the timeout of a statement bounds it as well, and is an error.
+ * PostgreSQL 17 and later: transaction_timeout would end the process, and the run would be lost. Because a batch is
+ * one transaction, it is used as a statement timeout instead, which is an error.
  */
 static void
 bound_statements(void)
@@ -323,7 +322,7 @@ sweep_worker_wait(long timeout_ms)
 	bool		reload;
 
 	sweep_cancel_wait(timeout_ms, sweep_wait_event(SWEEP_WAIT_IDLE));
-	/* Nothing is executed that could be cancelled: as an error it would end the process. */
+	/* No statement is in progress, and an error here would end the process. */
 	sweep_cancel_drop();
 	reload = ConfigReloadPending;
 	ConfigReloadPending = false;
@@ -344,8 +343,8 @@ sweep_worker_wake(PG_FUNCTION_ARGS)
 }
 
 /*
- * The callback is registered once per process: it is never removed, and a list that grows with each
- * transaction would be walked at every commit.
+ * The callback is registered once per process and never removed: a list that grows with each transaction would slow
+ * down every commit.
  */
 void
 sweep_worker_wake_at_commit(void)
@@ -371,7 +370,7 @@ wake_after_commit(XactEvent event, void *arg)
 		wake_at_commit = false;
 }
 
-/* SQL: sweep._system_identifier() RETURNS bigint: of the cluster, as pg_control_system() has it */
+/* SQL: sweep._system_identifier() RETURNS bigint: of the cluster, as pg_control_system() shows it */
 Datum
 sweep_worker_system_identifier(PG_FUNCTION_ARGS)
 {

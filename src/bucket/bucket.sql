@@ -1,18 +1,16 @@
 --
 -- The buckets of divided jobs: which run works on which bucket.
 --
--- A run of a divided job works on one bucket, which it claims before its first batch and gives back at
--- its end. If its process dies, the bucket is free again once it was occupied for the bucket_recovery of
--- its job. The run_id in the row is the fence. Before each commit of a batch the run locks the row of its
--- bucket, FOR SHARE, which it can do only while the bucket is still its own: a run that lost its bucket
--- commits nothing more, and recovery passes over a bucket whose run is just committing.
+-- A run of a divided job works on one bucket, which it claims before its first batch and gives back at its end. If its process dies, the
+-- bucket is free again after the bucket_recovery of its job. The run_id in the row is the fence. Before each commit of a batch the run
+-- locks the row of its bucket, FOR SHARE, which it can do only while the bucket is still its own: a run that has lost its bucket cannot
+-- commit, and recovery skips a bucket whose run is just committing.
 --
--- Dispatching: a run that was not begun as a share (shares_left IS NULL) maintains the buckets, queues as
--- many shares as there are free buckets and free workers, and goes on as a share itself. Shares without a
--- worker follow later: shares_left says how many shares follow a share. Each share prefers a bucket of its
--- own (run_live.bucket of a waiting run). To take the bucket that is free for longest would not be enough:
--- another share may have claimed it and given it back before the row lock is granted. A share that reached
--- a limit is followed by a share that takes its bucket up again.
+-- Dispatching: a run that was not begun as a share (shares_left IS NULL) maintains the buckets, queues as many shares as there are free
+-- buckets and free workers, and goes on as a share itself. Shares without a worker follow later: shares_left says how many shares follow a
+-- share. Each share prefers a bucket of its own (run_live.bucket of a waiting run). Taking the bucket that is free for longest would not be
+-- enough, because another share may have claimed it and given it back before the row lock is granted. A share that reached a limit is
+-- followed by a share that continues with its bucket.
 --
 CREATE TABLE sweep.bucket (
 	job    text,
@@ -36,7 +34,7 @@ COMMENT ON COLUMN sweep.bucket.pid IS 'process of that run';
 COMMENT ON COLUMN sweep.bucket.since IS 'since when it is in that state';
 COMMENT ON COLUMN sweep.bucket.range IS 'of a job that works on ranges of a key: {"by": columns, "after": key, "upto": key}, or {"final": true}; NULL: of another divided job';
 COMMENT ON COLUMN sweep.bucket.cursor IS 'where the next share goes on in the range';
--- A restored database must know which ranges of a table are done: a job may go through it once.
+-- The ranges of a table that are done are dumped, because a job may process a table only once.
 SELECT pg_catalog.pg_extension_config_dump('sweep.bucket', 'WHERE range IS NOT NULL');
 
 -- ------------------------------------------------------------------ the store
@@ -49,7 +47,7 @@ BEGIN
 		SELECT r.* INTO available, occupied, stale, missing, claimable FROM sweep._maintain_ranges(job, recovery, at) AS r;
 		RETURN;
 	END IF;
-	-- A run that has locked one of these rows is claiming it, giving it back or committing: the row is passed over.
+	-- A run that has locked one of these rows is claiming it, giving it back or committing, so the row is skipped.
 	WITH old AS (SELECT b.bucket FROM sweep.bucket b WHERE b.job = _maintain_buckets.job AND b.state = 'occupied'
 			AND b.since <= at - recovery FOR UPDATE SKIP LOCKED)
 	UPDATE sweep.bucket AS b SET state = 'available', run_id = NULL, pid = NULL, since = at
@@ -67,7 +65,7 @@ BEGIN
 		WHERE b.job = _maintain_buckets.job AND b.state = 'available' AND b.bucket < buckets;
 END
 $$;
-COMMENT ON FUNCTION sweep._maintain_buckets(text, int, interval, timestamptz) IS 'recovers buckets that were occupied for longer than recovery, adds missing ones and drops those from the number buckets on';
+COMMENT ON FUNCTION sweep._maintain_buckets(text, int, interval, timestamptz) IS 'recovers buckets that were occupied for longer than recovery, adds missing ones and drops surplus ones';
 
 CREATE FUNCTION sweep._claim_bucket(job text, buckets int, run_id bigint, pid int, wanted int) RETURNS int
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -78,7 +76,7 @@ BEGIN
 	IF sweep._has_ranges(job) THEN
 		RETURN sweep._claim_range(job, run_id, pid, wanted);
 	END IF;
-	-- This waits for a locked row: the share that claims it commits soon, and the other free buckets may be done already.
+	-- This waits for a locked row, because the share that claims it commits soon, and the other free buckets may be done already.
 	SELECT b.bucket INTO free FROM sweep.bucket b
 		WHERE b.job = _claim_bucket.job AND b.state = 'available' AND b.bucket < buckets
 		ORDER BY b.bucket <> wanted, b.since, pg_catalog.random() LIMIT 1 FOR UPDATE;
@@ -87,7 +85,7 @@ BEGIN
 	RETURN free;
 END
 $$;
-COMMENT ON FUNCTION sweep._claim_bucket(text, int, bigint, int, int) IS 'takes the wanted bucket, else the one that is free for longest, at random among several; NULL when none is free';
+COMMENT ON FUNCTION sweep._claim_bucket(text, int, bigint, int, int) IS 'takes the wanted bucket if it is free, otherwise the one that is free for longest (of several a random one); NULL when none is free';
 
 CREATE FUNCTION sweep._release_bucket(job text, buckets int, run_id bigint, bucket int) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -113,7 +111,7 @@ CREATE FUNCTION sweep._divided_children(run_id bigint, role oid) RETURNS TABLE (
 	bucket_key text, buckets_function text, args jsonb, delay text)
 	LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
-	-- Only children of the same role: the parent executes their buckets_function. Other children divide themselves.
+	-- Only children of the same role: the parent executes their buckets_function. Other jobs are divided by their own first run.
 	SELECT child.name, child.bucket_store, child.bucket_recovery, child.bucket_key, child.buckets_function, child.args, c.value
 		FROM sweep.run_live r JOIN sweep.job_definition parent ON parent.name = r.job
 			CROSS JOIN LATERAL pg_catalog.jsonb_each_text(parent.on_start) AS c
@@ -149,13 +147,12 @@ BEGIN
 	shares := claimable - (SELECT pg_catalog.count(*) FROM sweep.run_live w
 		WHERE w.job = _queue_shares.job AND w.run_as = dispatcher.run_as AND w.status = 'waiting' AND w.shares_left IS NOT NULL AND w.due_at <= pg_catalog.clock_timestamp() + delay
 			AND NOT EXISTS (SELECT FROM sweep.bucket b WHERE b.job = w.job AND b.run_id = w.run_id));
-	-- The worker of the dispatcher counts: the dispatcher becomes a share itself, or ends in a moment.
+	-- The worker of the dispatcher counts, because the dispatcher becomes a share itself, or ends soon.
 	chains := greatest(least(shares, workers + 1), own);
 	IF chains = 0 THEN
 		RETURN;
 	END IF;
-	-- Each chain of shares has consecutive numbers of its own, beginning anywhere. The free numbers in
-	-- Redis are not known here.
+	-- Each chain of shares has consecutive numbers of its own, from a random number on. The free numbers in Redis are not known here.
 	first := pg_catalog.floor(pg_catalog.random() * buckets);
 	IF sweep._has_ranges(job) THEN
 		-- As long as a range is free, a share is followed by one more.
@@ -198,7 +195,7 @@ BEGIN
 		SELECT r.job, r.run_as, r.args, r.shares_left, r.parent_run_id, r.hook_depth, r.batches, greatest(r.rows, r.rescued, r.quarantined) AS handled INTO share
 			FROM sweep.run_history r WHERE r.run_id = _follow_share.run_id;
 	END IF;
-	-- A share that stops at a limit is followed by one share more, but only if it has done something: else this would not end.
+	-- A share that stops at a limit is followed by one more share, but only if it has handled rows; otherwise the chain would not end.
 	goes_on := stop_reason IN ('max_batches', 'stop_after') AND share.handled > 0
 		OR stop_reason = 'rescaled' AND bucket < buckets AND share.batches > 0;
 	SELECT j.bucket_store INTO bucket_store FROM sweep.job_definition j JOIN sweep.job_state s ON s.job = j.name
@@ -223,7 +220,7 @@ BEGIN
 	RETURN follower;
 END
 $$;
-COMMENT ON FUNCTION sweep._follow_share(bigint, boolean, text, int, int, interval) IS 'queues the share that follows a share that has ended, if one is to follow, and returns it; divides: the ended share has divided the job itself';
+COMMENT ON FUNCTION sweep._follow_share(bigint, boolean, text, int, int, interval) IS 'queues the next share after a share that has ended, if there is to be one, and returns it; divides: the ended share has divided the job itself';
 
 -- ------------------------------------------------------------------ the view
 CREATE VIEW sweep.buckets WITH (security_barrier) AS
@@ -235,7 +232,7 @@ CREATE VIEW sweep.buckets WITH (security_barrier) AS
 		FROM sweep.run_live r JOIN sweep.job_definition j ON j.name = r.job AND j.run_as = r.run_as AND j.bucket_store = 'redis'
 		WHERE r.status = 'running' AND r.bucket IS NOT NULL AND sweep._may_see(j.run_as)) AS b
 	OFFSET 0;
-COMMENT ON VIEW sweep.buckets IS 'buckets of divided jobs; of those in redis the ones that runs of this database hold';
+COMMENT ON VIEW sweep.buckets IS 'buckets of divided jobs; if they are in Redis, only those that runs of this database hold';
 COMMENT ON COLUMN sweep.buckets.job IS 'name of the job';
 COMMENT ON COLUMN sweep.buckets.bucket IS 'number of the bucket, from 0';
 COMMENT ON COLUMN sweep.buckets.state IS 'available or occupied; of a job with parallel also done or failed';

@@ -2,12 +2,12 @@
  * fence.c
  *		A bucket that a run holds.
  *
- * Called by batch.c in each transaction of a share, and by txn.c at its end. A share may be stopped for
- * longer than the recovery time of its bucket, which then belongs to another one. Three things keep it from
- * doing anything more: it refuses to commit once its claim is as old as the recovery time, by the monotonic
- * clock; with the store in the table, a batch locks the row of its bucket, which it can only while the claim
- * stands; with another store the claim is looked at before each batch (bucket_run.c). The bucket is given
- * back only while the claim stands.
+ * Called by batch.c in each transaction of a share, and by txn.c at its end. A share may be stopped for longer than
+ * the recovery time of its bucket, so that another share gets the bucket. Three checks keep the first share from
+ * committing then: it does not commit once its claim is as old as the recovery time, by the monotonic clock; with the
+ * table store, a batch locks the row of its bucket, which it can do only while the claim is valid; with another
+ * store, the claim is checked before each batch (bucket_run.c). The bucket is given back only while the claim is
+ * valid.
  */
 #include "postgres.h"
 
@@ -56,7 +56,7 @@ sweep_fence_hold(SweepFence *fence)
 				 errhint("Lower batch_size or stop_after, or raise bucket_recovery.")));
 }
 
-/* Locks the row of the bucket in the table. Recovery passes over a locked row, so the bucket stays ours until the commit. */
+/* Locks the row of the bucket in the table. Recovery skips a locked row, so the run keeps the bucket until the commit. */
 static bool
 lock_bucket(const SweepFence *fence)
 {
@@ -81,7 +81,7 @@ check_age(void *arg)
 				 errmsg("share of job \"%s\" has lost bucket %d while it committed", fence->request.job, fence->claim.bucket)));
 }
 
-/* After a rollback: nothing of what the transaction has noted has happened. */
+/* Called after a rollback: resets the state that the transaction has set. */
 static void
 undo(void *arg)
 {
@@ -94,8 +94,8 @@ undo(void *arg)
 }
 
 /*
- * When the store cannot give the bucket back in this transaction, the share that follows is due after the recovery time, when the bucket
- * is free in any case. Once the bucket was given back, the share is made due at once.
+ * When the store cannot give the bucket back in this transaction, the next share is due after the recovery time, when the bucket is free
+ * in any case. Once the bucket was given back, the share is made due at once.
  */
 void
 sweep_fence_end(SweepFence *fence, const char *stop_reason)
@@ -111,7 +111,7 @@ sweep_fence_end(SweepFence *fence, const char *stop_reason)
 	fence->followed = true;
 }
 
-/* Releases the bucket of the table store in the present transaction; the store itself would use one of its own. */
+/* Releases the bucket of the table store in the current transaction; the store itself would use a transaction of its own. */
 static void
 release_bucket(const SweepFence *fence)
 {

@@ -1,13 +1,13 @@
 --
 -- Ranges: the buckets of a job that works on ranges of the key of its table (parallel => n of the makers).
 --
--- Such a bucket has its range, is worked on until nothing of that is left, and is then done. One whose share has failed is left to the
--- run that tries again; the others go on. Each share keeps the cursor of its range: the run that takes the range up goes on there. The
--- last bucket has no range, and is free when all others are done: it looks once more at the table as a whole.
+-- Each bucket has a range, and is done when no rows of the range are left. If a share fails, its bucket waits for the run that tries
+-- again; the others go on. Each share keeps the cursor of its range, and the next run with this range goes on there. The last bucket
+-- has no range and becomes free when all others are done: its share checks the whole table once more.
 --
 -- The first run of a dispatch divides the table, unless ranges of the dispatch before are left. At most as many shares as the job has
--- workers hold a bucket, and each is followed by one more as long as a bucket is free. These ends come one after the other, as those of
--- jobs with hooks do: of two that end at once, neither would see that the last bucket is free.
+-- workers hold a bucket, and each is followed by another one as long as a bucket is free. Shares end one after the other, as in jobs
+-- with hooks: of two that ended at the same time, neither would see that the last bucket is free.
 --
 CREATE FUNCTION sweep._has_ranges(job text) RETURNS boolean
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
@@ -43,7 +43,7 @@ CREATE FUNCTION sweep._maintain_ranges(job text, recovery interval, at timestamp
 AS $$
 BEGIN
 	missing := 0;
-	-- The bucket of a share whose process is gone is free at once: the fence keeps the share from committing more.
+	-- The bucket of a share whose process is gone is free at once, because the fence keeps that share from committing.
 	SELECT pg_catalog.count(*) FILTER (WHERE sweep._release_range(job, old.run_id, old.bucket)) INTO stale
 		FROM (SELECT b.run_id, b.bucket FROM sweep.bucket b WHERE b.job = _maintain_ranges.job AND b.state = 'occupied'
 			AND (b.since <= at - recovery OR NOT sweep._run_is_alive(b.run_id)) FOR UPDATE SKIP LOCKED) AS old;
@@ -71,7 +71,7 @@ BEGIN
 	RETURN free;
 END
 $$;
-COMMENT ON FUNCTION sweep._claim_range(text, bigint, int, int) IS 'takes the wanted bucket, else the first that is free; a run that tries again takes that of the run that has failed. NULL when there is none';
+COMMENT ON FUNCTION sweep._claim_range(text, bigint, int, int) IS 'takes the wanted bucket if it is free, otherwise the first free one; a run that tries again takes the bucket of the failed run. NULL when there is none';
 
 -- The row of the run says why it has ended, and has the cursor of its last batch.
 CREATE FUNCTION sweep._release_range(job text, run_id bigint, bucket int) RETURNS boolean
@@ -87,9 +87,9 @@ BEGIN
 	RETURN FOUND;
 END
 $$;
-COMMENT ON FUNCTION sweep._release_range(text, bigint, int) IS 'gives a bucket back, done, failed, or with the place where the next share goes on; false when the run no longer has it';
+COMMENT ON FUNCTION sweep._release_range(text, bigint, int) IS 'gives a bucket back as done, as failed, or with the cursor for the next share; false when the run no longer has it';
 
--- Each share that waits will take one. The next share does not take up the range that has failed just now.
+-- Each waiting share will take one bucket. The next share does not take the range that has just failed.
 CREATE FUNCTION sweep._next_range(job text, failed int) RETURNS int
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -98,9 +98,9 @@ BEGIN
 		OFFSET (SELECT pg_catalog.count(*) FROM sweep.run_live r WHERE r.job = _next_range.job AND r.status = 'waiting' AND r.shares_left IS NOT NULL AND r.trigger <> 'retry') LIMIT 1);
 END
 $$;
-COMMENT ON FUNCTION sweep._next_range(text, int) IS 'the bucket that the share which follows another one may take; NULL: none is left for it';
+COMMENT ON FUNCTION sweep._next_range(text, int) IS 'the bucket for the next share; NULL: none is left';
 
--- A request to cancel one run of a dispatch is one to end all of it.
+-- A request to cancel one run of a dispatch ends the whole dispatch.
 CREATE FUNCTION sweep._is_cancelled(run_id bigint) RETURNS boolean
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -122,9 +122,9 @@ BEGIN
 		AND (r.status = 'running' OR r.status = 'waiting' AND r.shares_left IS NOT NULL AND r.trigger <> 'retry'));
 END
 $$;
-COMMENT ON FUNCTION sweep._missing_shares(text, bigint) IS 'how many shares may work beside those of other dispatches, with that run';
+COMMENT ON FUNCTION sweep._missing_shares(text, bigint) IS 'how many shares, including that run, may work besides those of other dispatches';
 
--- A range has keys of a table, and a call of a step by hand has any number of a run: the run must be one of the role that asks.
+-- A range contains keys of a table, and a direct call of the step may pass any run_id, so the run must belong to the calling role.
 CREATE FUNCTION sweep._range_of(run_id bigint, bucket int, role oid, OUT range jsonb, OUT cursor jsonb) RETURNS record
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -135,8 +135,8 @@ END
 $$;
 COMMENT ON FUNCTION sweep._range_of(bigint, int, oid) IS 'the range of the bucket that a run of the role holds, as an addition to its args, and where to go on in it';
 
--- ------------------------------------------------------------------ division
--- Only for runs of the role that asks: a call of the public function by hand has any number of a run.
+-- ------------------------------------------------------------------ division These functions accept only runs of the calling role, because
+-- a direct call of the public function may pass any run_id.
 CREATE FUNCTION sweep._ranges_left(run_id bigint, role oid, OUT job text, OUT ranges int, OUT divides boolean) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -148,16 +148,16 @@ BEGIN
 		WHERE r.run_id = _ranges_left.run_id AND sweep._role_oid(r.run_as) = role;
 	SELECT run.job, pg_catalog.count(*), pg_catalog.count(*) FILTER (WHERE b.state <> 'done') INTO job, ranges, unfinished
 		FROM sweep.bucket b WHERE b.job = run.job AND b.range IS NOT NULL;
-	-- A share never divides, nor does a run that takes up a bucket which another one has left.
+	-- A share never divides the table; a run that takes up a bucket of an earlier dispatch does not divide it either.
 	divides := unfinished = 0 AND run.status = 'waiting' AND run.shares_left IS NULL AND (run.trigger <> 'retry' OR run.bucket IS NULL);
 	IF unfinished > 0 AND run.status = 'waiting' AND run.shares_left IS NULL AND run.trigger <> 'retry' THEN
 		UPDATE sweep.bucket AS b SET state = 'available' WHERE b.job = run.job AND b.state = 'failed';
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION sweep._ranges_left(bigint, oid) IS 'the job of a run, how many ranges it has, and whether the run divides its table anew; a run that goes on with those that are left takes up what has failed';
+COMMENT ON FUNCTION sweep._ranges_left(bigint, oid) IS 'the job of a run, how many ranges it has, and whether the run divides its table anew; a run that goes on with the remaining ranges makes failed ones available';
 
--- Two runs may divide the table at once: the one that commits first has done it.
+-- Two runs may divide the table at the same time: the division that is committed first counts.
 CREATE FUNCTION sweep._keep_ranges(job text, columns text[], keys jsonb, cursor jsonb) RETURNS int
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$

@@ -1,10 +1,10 @@
 /*
  * store.c
- *		The store of buckets in the table sweep.bucket, and the way to that in Redis.
+ *		The store of buckets in the table sweep.bucket, and the loading of the Redis store.
  *
- * Called by bucket_run.c. The functions of bucket.sql decide what the buckets are and which run gets which;
- * here each operation is a short transaction. It waits for the disk, so that a bucket whose holder died in
- * a crash of the server is not free before its recovery time.
+ * Called by bucket_run.c. The functions of bucket.sql decide which buckets there are and which run gets which one;
+ * here each operation is a short transaction. Its commit waits for the disk, so that a bucket whose holder died in a
+ * crash of the server is not free before its recovery time.
  */
 #include "postgres.h"
 
@@ -31,7 +31,7 @@ static SweepStatement claim_bucket_sql = {
 
 #define REDIS_MODULE "pg_sweep_redis"
 
-/* These rows are locked for long only by a transaction that drops or alters the job and has not committed. */
+/* Only an uncommitted transaction that drops or alters the job locks these rows for long. */
 #define LOCK_TIMEOUT "1s"
 
 /* One operation on the table: its statement and the result. */

@@ -2,15 +2,14 @@
  * cron.c
  *		Parses schedules.
  *
- * Called by schedule.c; cron.h describes the language and the rules. There is
- * one parser: macros expand to text and go through it. Fields are read by
- * field.c, due moments are found by next.c.
+ * Called by schedule.c; cron.h describes the language and the rules. There is only one parser: macros expand to text,
+ * which is then parsed. Fields are read by field.c, due moments are found by next.c.
  */
 #include "cron/field.h"
 
 #include <string.h>
 
-/* Longest interval: a leap year. */
+/* Longest interval, in seconds: a leap year. */
 #define MAX_INTERVAL ((int64_t) 366 * 86400)
 
 /* Examples in hints. */
@@ -142,7 +141,7 @@ parse_interval(const char *text, SweepCron *cron, SweepCronError *error)
 						   "invalid unit \"%.*s\" in interval \"%s\"", unit.length, unit.text, text);
 }
 
-/* Finds number and unit, also where there is no blank between them; a number that was left out is empty. */
+/* Finds number and unit, with or without a blank between them; an omitted number is empty. */
 static bool
 read_interval(const char *text, SweepCronWord *number, SweepCronWord *unit)
 {

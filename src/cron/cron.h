@@ -2,7 +2,7 @@
  * cron.h
  *		Schedules: what their text means, and when they are due next.
  *
- * Used by schedule.c. Pure C: no backend call, no allocation, nothing raises.
+ * Used by schedule.c. Pure C: no backend call, no allocation, no error is raised.
  *
  * A schedule is one of
  *
@@ -18,9 +18,8 @@
  *	 @reboot
  *	 every [N] seconds|minutes|hours|days, singular or plural; where there is
  *	 an N, "every" can be left out
- *		 at the multiples of N since 1970-01-01 00:00 UTC, whatever the zone:
- *		 the grid needs no memory and survives restarts. A day is 24 hours, so
- *		 "every 1 day" is midnight UTC.
+ *		 at the multiples of N since 1970-01-01 00:00 UTC in any time zone, so the moments do not depend on earlier
+ *		 ones or on restarts. A day is 24 hours, so "every 1 day" is midnight UTC.
  *
  * Days: where both day fields are restricted, either of them is enough
  * ("0 0 13 * fri": each 13th and each Friday), as cron has always done. A field
@@ -40,17 +39,17 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A longer text is refused. */
+/* Longest text of a schedule, in bytes. */
 #define SWEEP_CRON_MAX_LENGTH 255
 
-/* Zones are at most this far from UTC, in seconds: POSIX stops at 25 hours. */
+/* Largest offset of a zone from UTC, in seconds: POSIX allows 25 hours. */
 #define SWEEP_CRON_MAX_OFFSET INT64_C(90000)
 
 typedef enum SweepCronKind
 {
 	SWEEP_CRON_FIELDS,
 	SWEEP_CRON_INTERVAL,		/* every N ..., or N ... */
-	SWEEP_CRON_REBOOT			/* @reboot: no moment of its own */
+	SWEEP_CRON_REBOOT			/* @reboot: has no moments */
 } SweepCronKind;
 
 /* A parsed schedule. Bit n of a field stands for its value n. */
@@ -78,12 +77,12 @@ typedef struct SweepCronError
 
 /*
  * Offset of local time from UTC at a moment (seconds since 1970-01-01 UTC), in
- * seconds, positive east of Greenwich, within SWEEP_CRON_MAX_OFFSET. May leave
- * by longjmp: nothing is held during the call.
+ * seconds, positive east of Greenwich, within SWEEP_CRON_MAX_OFFSET. It may leave by longjmp, so callers hold no
+ * resources during the call.
  */
 typedef int32_t (*SweepCronOffset) (int64_t moment, void *arg);
 
-/* The seed of a job's H. Stable over versions and machines; NULL counts as "". */
+/* The seed for H of a job. The same in all versions and on all machines; NULL counts as "". */
 extern uint32_t sweep_cron_seed(const char *job_name);
 
 /*
@@ -96,8 +95,8 @@ extern bool sweep_cron_parse(const char *text, uint32_t seed,
 /*
  * The first due moment strictly after another one, both in seconds since
  * 1970-01-01 UTC. Due moments are whole seconds, so a caller with a finer clock
- * rounds "after" down. False: never (@reboot; more than some 300,000 years
- * away; all of its times are swallowed by clock changes).
+ * rounds "after" down. False: never (@reboot; more than about 300,000 years away; clock changes skip all of its
+ * times).
  */
 extern bool sweep_cron_next(const SweepCron *cron, int64_t after,
 							SweepCronOffset offset, void *arg, int64_t *next);

@@ -2,8 +2,8 @@
  * field.c
  *		Parses one field of a schedule, and its words.
  *
- * Called by cron.c. The message of a wrong word names it and its field, as
- * the user wrote them. This file also computes the value of H.
+ * Called by cron.c. An error message names the wrong word as the user wrote it, and the field. This file also
+ * computes the value of H.
  */
 #include "cron/field.h"
 
@@ -156,7 +156,7 @@ sweep_cron_seed(const char *job_name)
 {
 	uint32_t	seed = 0;
 
-	/* The due moments of jobs in use depend on this number, so the computation must never change. */
+	/* The due moments of existing jobs depend on this number, so the computation must never change. */
 	for (; job_name != NULL && *job_name != '\0'; job_name++)
 		seed = scramble(seed * 31 + (unsigned char) *job_name + 1);
 	return seed;
@@ -252,7 +252,7 @@ parse_step(SweepCronWord word, const Field *field, int *step, SweepCronError *er
 	return true;
 }
 
-/* H, H(a-b): the range to choose from, narrowed to what the job gets. */
+/* H, H(a-b): narrows the range to begin at the value that the job gets, without a step to that value alone. */
 static bool
 parse_hash(SweepCronWord word, const Field *field, uint32_t seed, int step, Range *range,
 		   SweepCronError *error)
@@ -366,8 +366,8 @@ scramble(uint32_t value)
 }
 
 /*
- * ASCII only and not of libc: its case rules follow the database's locale, and
- * in Turkish "FRI" is not "fri".
+ * ASCII only. libc is not used, because its rules depend on the locale of the database: in Turkish "FRI" is not
+ * "fri".
  */
 static char
 lower(char letter)

@@ -2,14 +2,14 @@
  * field.h
  *		Reads one field of a schedule, and its words.
  *
- * Only cron.c includes it; cron.h is the contract for everybody else.
+ * Only cron.c and field.c include it; cron.h is the contract for all other files.
  */
 #ifndef SWEEP_CRON_FIELD_H
 #define SWEEP_CRON_FIELD_H
 
 #include "cron/cron.h"
 
-/* A text of more words is wrong in any case. */
+/* Largest number of words of a valid text. */
 #define SWEEP_CRON_MAX_WORDS 6
 
 /* Part of a text; not terminated. */
@@ -50,7 +50,7 @@ extern bool sweep_cron_word_is(SweepCronWord word, const char *text);
 /* The words of a text, at most SWEEP_CRON_MAX_WORDS; returns how many there are. */
 extern int	sweep_cron_split_words(const char *text, SweepCronWord *words);
 
-/* An unsigned number; a huge one becomes INT32_MAX. False: it is none. */
+/* An unsigned number; a huge one becomes INT32_MAX. False: not a number. */
 extern bool sweep_cron_parse_number(SweepCronWord word, int *number);
 
 /* A whole field with its list. False: *error says what is wrong. */

@@ -2,25 +2,23 @@
  * next.c
  *		Finds the moment at which a schedule is due next.
  *
- * Called by schedule.c. The search goes by fields, never by minutes: the
- * calendar gives the next matching local time, the zone's offset turns it into
- * a moment, and a change of the offset on the way there starts again from the
- * change. Its cost does not depend on how far away the moment is. All
- * arithmetic is in seconds since 1970-01-01, with "local" meaning moment +
- * offset. The zone is known through its offsets only, so that the same code
- * runs on PostgreSQL's zones and, in the tests, on those of libc.
+ * Called by schedule.c. The search steps through fields, not through minutes: the calendar gives the next matching
+ * local time, and the offset of the zone turns it into a moment. If the offset changes before that moment, the search
+ * starts again from the change. Its cost does not depend on how far away the moment is. All arithmetic is in seconds
+ * since 1970-01-01, with "local" meaning moment + offset. A zone is only a function that returns offsets, so the same
+ * code works with the zones of PostgreSQL and, in the tests, of libc.
  */
 #include "cron/cron.h"
 
 #define DAY_SECONDS INT64_C(86400)
 
-/* The calendar repeats after 400 years; what has not come by then never does. */
+/* The calendar repeats after 400 years: a date that has not come by then never comes. */
 #define CALENDAR_MONTHS (400 * 12)
 
-/* Nearest and farthest moments that are looked at: about 317,000 years. */
+/* Range of the moments that are searched, in seconds from 1970 in both directions: about 317,000 years. */
 #define MAX_MOMENT INT64_C(10000000000000)
 
-/* A schedule is never due when clock changes swallow all times of a matching day so many times in a row. */
+/* Number of successive matching days after which the search gives up, if clock changes skip all times of these days. */
 #define MAX_SWALLOWED 1000
 
 static bool next_fixed(const SweepCron *cron, int64_t after, SweepCronOffset offset, void *arg,
@@ -96,8 +94,8 @@ next_fixed(const SweepCron *cron, int64_t after, SweepCronOffset offset, void *a
 }
 
 /*
- * Repeating times: due whenever the local clock shows one. Stretches of one
- * offset are searched one after the other; only those near a matching day.
+ * Repeating times: due whenever the local clock shows one. Periods with one offset are searched one after the other,
+ * but only near a matching day.
  */
 static bool
 next_repeating(const SweepCron *cron, int64_t after, SweepCronOffset offset, void *arg,
@@ -158,8 +156,8 @@ highest_local(int64_t moment, SweepCronOffset offset, void *arg)
 
 /*
  * The first moment after "from", at most "until", with another offset; else
- * until + 1. It is asked for some three days at most. In all of the time zone
- * database no two changes are closer than that, so the ends tell of any change.
+ * until + 1. The period is about three days at most. No two changes in the time zone database are nearer to each
+ * other, so comparing the offsets at both ends finds any change.
  */
 static int64_t
 next_change(int64_t from, int64_t until, SweepCronOffset offset, void *arg)

@@ -1,9 +1,9 @@
 --
--- Alerts: messages that tell of a job that failed or is broken, in the commit that records it.
+-- Alerts: messages about jobs that failed or are broken, sent in the commit that records the event.
 --
--- They go to the alert_queue of the job, as far as its role may send there, else to that of the server,
--- pg_sweep.alert_queue, in the databases that have such a queue. An alert that cannot be sent is a WARNING: the
--- event is recorded all the same, and sending waits for no session.
+-- An alert is sent to the alert_queue of the job if its role may send there, otherwise to pg_sweep.alert_queue in the
+-- databases that have such a queue. If an alert cannot be sent, there is a WARNING and the event is recorded
+-- nevertheless. Sending waits for no session.
 --
 CREATE FUNCTION sweep._send_alert(job text, alert jsonb) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -60,7 +60,7 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION sweep._alert_failed(bigint) IS 'tells of a run that has failed or was lost and is not tried again';
+COMMENT ON FUNCTION sweep._alert_failed(bigint) IS 'sends an alert about a run that has failed or was lost and is not tried again';
 
 CREATE FUNCTION sweep._set_broken(job text, problem text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -75,7 +75,7 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION sweep._set_broken(text, text) IS 'notes why a job cannot be started, or (NULL) that it can, and tells of it when that has changed';
+COMMENT ON FUNCTION sweep._set_broken(text, text) IS 'notes why a job cannot be started, or (NULL) that it can, and sends an alert when that has changed';
 
 CREATE FUNCTION sweep._check_alert_queue(job sweep.job_definition) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -84,4 +84,4 @@ BEGIN
 	RETURN CASE WHEN job.alert_queue IS NOT NULL THEN (sweep._find_queue(sweep._role_oid(job.run_as), job.alert_queue, 'send')).owner END;
 END
 $$;
-COMMENT ON FUNCTION sweep._check_alert_queue(sweep.job_definition) IS 'raises unless the role of the job may send to its alert_queue, and returns the owner of that';
+COMMENT ON FUNCTION sweep._check_alert_queue(sweep.job_definition) IS 'raises unless the role of the job may send to its alert_queue; returns the owner of the queue';

@@ -1,11 +1,11 @@
 /*
  * batch.c
- *		One transaction of a run, and what its batches have in common.
+ *		One transaction of a run, and the steps that all kinds of batches share.
  *
  * Called by run.c, items.c, script.c, estimate.c and bucket_run.c. A transaction changes run->next in memory, which becomes the
- * state of the run once the transaction is committed; one that fails leaves the run as it was.
+ * state of the run after the commit; a transaction that fails leaves the state unchanged.
  *
- * txn.c begins, repeats and ends transactions; this file has the settings, timers and locks of those of a run.
+ * txn.c begins, repeats and ends transactions; this file adds the settings, timers and locks of a run.
  */
 #include "postgres.h"
 
@@ -30,14 +30,14 @@
 #include "engine/run_row.h"
 #include "engine/timers.h"
 
-/* Key of the detail of a run that leaves rows: the transactions that these wait for. */
+/* Key in the detail of a run that leaves rows: the processes whose transactions must end first. */
 #define WAITS_FOR "waits_for"
 
-/* The key of a detail under which a step says how many rows it has touched; more than any table has are not counted. */
+/* Key in the detail under which a step reports how many rows it has touched, and an upper limit of that number. */
 #define TOUCHED "touched"
 #define MAX_TOUCHED 1e15
 
-/* Further tries of a batch of one row that other transactions are in conflict with. */
+/* Number of further tries of a batch of one row after conflicts with other transactions. */
 #define CONFLICT_TRIES 3
 
 static SweepStatement follow_end_sql = {.text = "SELECT sweep._follow_end($1)", .types = {INT8OID}};
@@ -83,8 +83,8 @@ sweep_batch_transact(SweepRun *run, SweepWork work, void *arg, ErrorData **error
 }
 
 /*
- * With flush 'run' no commit but the last one waits for the disk: a crash can then undo only whole batches at the end,
- * each with its counters. A worker has the settings for its session, which is cheaper than to set them in each transaction.
+ * With flush 'run' only the last commit waits for the disk: a crash can then undo only whole batches at the end, each with
+ * its counters. A worker has the settings in its session, which is cheaper than setting them in each transaction.
  */
 static void
 begin(void *owner)
@@ -104,7 +104,7 @@ begin(void *owner)
 		set_synchronous_commit(run, "off", sweep_sql_in_call() ? GUC_ACTION_LOCAL : GUC_ACTION_SET);
 }
 
-/* The end of a run is recorded whatever is requested. */
+/* A request to stop does not keep the end of a run from being recorded. */
 static bool
 is_stopped(void *owner)
 {
@@ -115,8 +115,8 @@ is_stopped(void *owner)
 }
 
 /*
- * Behind deferred triggers, which the timeout must stop. An earlier request to stop is answered here, because it would end the
- * wait for the standby; while the outcome is recorded it is not answered.
+ * Called after deferred triggers, which the timeout must be able to stop. A pending request to stop is processed here, because
+ * it would otherwise end the wait for the standby; while the outcome is recorded it is not processed.
  */
 static void
 enter_commit(void *arg)
@@ -128,7 +128,7 @@ enter_commit(void *arg)
 		return;
 	sweep_timers_suspend_timeout(run);
 	sweep_report_phase(run, PHASE_STANDBY);
-	/* A transaction that only records answers no request but one that ends the wait. */
+	/* A transaction that only records can be cancelled only while it waits for the standby. */
 	if (run->txn.records_only && !sweep_sql_in_call())
 		sweep_worker_allow_cancel(true);
 	else if (run->txn.records_only)
@@ -146,7 +146,7 @@ leave_commit(SweepRun *run, bool committed)
 		sweep_worker_allow_cancel(false);
 	if (run->reason == SWEEP_STOP_NONE)
 		sweep_timers_resume_timeout(run);
-	/* A later commit is replicated with all before it. */
+	/* Once a later commit is replicated, all earlier ones are. */
 	if (committed)
 		run->unreplicated = !sweep_remote_has_confirmed(run->txn.awaited);
 }
@@ -221,8 +221,8 @@ sweep_batch_pick(SweepRun *run, const SweepBatch *batch, Jsonb ***items)
 }
 
 /*
- * The first call notes the settings of the run. Each later call puts them back, so names and literals of the job keep their
- * meaning whatever other code has set meanwhile, such as code of other roles that the job's statements have called.
+ * The first call notes the settings of the run, each later call restores them. Names and literals of the job thus keep their meaning even
+ * if other code has changed settings meanwhile, for example code of other roles that the job's statements have called.
  */
 static void
 enter_job_code(SweepRun *run)
@@ -294,7 +294,7 @@ sweep_batch_add(SweepRun *run, const SweepProgress *progress)
 	sweep_report_phase(run, PHASE_COMMIT);
 }
 
-/* The rows, of whatever tables, that a step says it has deleted or changed; 0 = it does not say, or says what is no number of rows. */
+/* The number of rows of any tables that the step reports as deleted or changed; 0 = not reported, or not a number of rows. */
 static int64
 touched(const SweepProgress *progress)
 {
@@ -308,11 +308,11 @@ touched(const SweepProgress *progress)
 	if (value == NULL || value->type != jbvNumeric)
 		return 0;
 	rows = DatumGetFloat8(DirectFunctionCall1(numeric_float8_no_overflow, NumericGetDatum(value->val.numeric)));
-	/* False for NaN, too. */
+	/* The comparison is false for NaN, too. */
 	return rows > 0 ? (int64) Min(rows, MAX_TOUCHED) : 0;
 }
 
-/* Cursor and detail are kept in the row of the run, which the history, the views and the next run read. */
+/* Cursor and detail are limited because they are in the row of the run, which the history, the views and the next run read. */
 static void
 check_size(const SweepRun *run)
 {
@@ -353,7 +353,7 @@ sweep_batch_save(SweepRun *run)
 			sweep_fence_end(&run->buckets->fence, sweep_loop_stop_name(run->reason));
 		sweep_batch_follow_end(run);
 	}
-	/* Where other servers commit too, a crash of this one would undo its part alone. */
+	/* When other servers commit, too, an asynchronous commit could be lost here in a crash, and not there. */
 	if (!run->txn.records_only && sweep_remote_prepare_commit() && run->flush_may_wait)
 		set_synchronous_commit(run, run->synchronous_commit, GUC_ACTION_LOCAL);
 }
@@ -401,7 +401,7 @@ sweep_batch_halve(SweepRun *run, ErrorData *error)
 
 	if (!timed_out && !conflict && error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE)
 		return false;
-	/* The decision of the rolled back transaction is void. */
+	/* The rolled back transaction may have set a reason to stop. */
 	run->reason = SWEEP_STOP_NONE;
 	if (sweep_loop_is_late(&run->state.loop, sweep_monotonic_us()))
 	{
@@ -471,7 +471,7 @@ sweep_batch_fail(SweepRun *run, ErrorData *error)
 		run->reason = SWEEP_STOP_CANCELLED;
 	}
 	else
-		/* Between two batches only that of a CALL fires. */
+		/* Between two batches only the statement timeout of a CALL can fire. */
 		run->error = error != NULL ? error :
 			sweep_report_error(run, ERRCODE_QUERY_CANCELED, "canceling statement due to statement timeout",
 							   "It fired between two batches.", "Under CALL it is the time of the whole CALL; sweep.start() has none but that of a batch.");

@@ -2,11 +2,11 @@
  * brake.c
  *		Pauses between the batches of a run, and requests to stop it.
  *
- * Called by run.c and batch.c. In a worker no transaction is open meanwhile; in a session that executes CALL there is
- * one, which SPI has begun after the last commit, but it has no snapshot. A request to stop is answered at
- * once: it comes with a signal, which sets the latch.
+ * Called by run.c and batch.c. In a worker no transaction is open during a pause. In a session that executes CALL,
+ * SPI has begun a transaction after the last commit, but it has no snapshot. A request to stop ends the pause at
+ * once, because it comes with a signal that sets the latch.
  *
- * A run whose pause would reach its stop_after has ended before (pure/loop.c), and no share loses its bucket during a pause.
+ * If the pause would last beyond stop_after, the run has ended before it (pure/loop.c); no share loses its bucket during a pause.
  */
 #include "postgres.h"
 
@@ -58,7 +58,7 @@ sweep_brake_pause(SweepRun *run)
 	if (run->reason != SWEEP_STOP_NONE || run->state.loop.batches == run->times.braked_batches)
 		return;
 	run->times.braked_batches = run->state.loop.batches;
-	/* The timeout of the last batch does not explain a stop from now on. */
+	/* A later stop is not due to the statement timeout of the last batch. */
 	run->statement_timer = STATEMENT_UNTIMED;
 	sweep_report_brake(run, true);
 	sweep_brake_wait(run, run->pause_us, sweep_wait_event(SWEEP_WAIT_BRAKE));

@@ -1,17 +1,17 @@
 /*
  * bucket_run.c
- *		Runs of divided jobs: the bucket of a run, and a share for each of the others.
+ *		Runs of divided jobs: the bucket of a run, and shares for the other buckets.
  *
  * Called by run.c around the batches of a run, and by items.c in each. fence.c keeps a share from committing after it has
  * lost its bucket.
  *
- * A run works with one bucket and one number of buckets. When the number changes, the run ends before its
- * next batch and another share follows it: no step has to cope with a change in between.
+ * A run works with one bucket and one number of buckets. When the number changes, the run ends before its next batch
+ * and another share follows it, so no step sees a change during a run.
  *
- * Before a run begins, the buckets of its job, unless the run is a share, and of the divided children of its job are
- * prepared: their number is asked, the store recovers, adds and drops buckets, and a share is queued for each free one, as far
- * as there are workers (bucket.sql says which share follows which). Several runs may do this at a time: a share that finds
- * no bucket is skipped. A store is asked only while no transaction is open, because that in Redis waits for a socket.
+ * Before a run begins, it prepares the buckets of its job (unless the run is a share) and of the divided jobs in its on_start.
+ * It asks for their number, the store recovers, adds and drops buckets, and a share is queued for each free one, up to the
+ * number of workers (for the order of shares see bucket.sql). Several runs may do this at the same time: a share that finds no
+ * bucket is skipped. A store is called only while no transaction is open, because the Redis store waits for a socket.
  */
 #include "postgres.h"
 
@@ -43,7 +43,7 @@ static SweepStatement count_buckets_sql = {
 	.text = "SELECT j.buckets FROM sweep.job_definition j WHERE j.name = $1 AND j.bucket_store = $2 AND j.bucket_key = $3",
 	.types = {TEXTOID, TEXTOID, TEXTOID}};
 
-/* Time for which a run that was stopped tries to return its bucket. */
+/* Time for which a stopped run tries to give its bucket back, in us. */
 #define RELEASE_TIMEOUT_US INT64CONST(500000)
 
 typedef struct PlanWork
@@ -55,7 +55,7 @@ typedef struct PlanWork
 	int32		shares_left;
 } PlanWork;
 
-/* These return false with an error, or with the reason for which the run ends. */
+/* These return false with *error set, or with the reason why the run ends. */
 static bool open_buckets(SweepRun *run, ErrorData **error);
 static bool claim_bucket(SweepRun *run, SweepFence *fence, ErrorData **error);
 static bool plan_children(SweepRun *run, ErrorData **error);
@@ -109,7 +109,7 @@ open_buckets(SweepRun *run, ErrorData **error)
 	return true;
 }
 
-/* False when there is none. */
+/* False when no bucket is free. */
 static bool
 claim_bucket(SweepRun *run, SweepFence *fence, ErrorData **error)
 {
@@ -130,7 +130,7 @@ claim_bucket(SweepRun *run, SweepFence *fence, ErrorData **error)
 		fence->buckets_now = fence->request.buckets;
 		if (fence->held)
 			return true;
-		/* Left over from a time when there were more: dropped, and another one taken. */
+		/* The bucket is beyond the present number of buckets: it is dropped, and another one claimed. */
 		if (!accept_result(run, fence->store->release(&fence->request, &fence->claim, &problem), &problem, error))
 			return false;
 	}
@@ -188,7 +188,7 @@ children_work(void *arg)
 	}
 }
 
-/* Finds the store of the buckets, and how many there are. */
+/* Finds the store of the buckets and their number. */
 static bool
 look_at_buckets(SweepRun *run, SweepBuckets *buckets, ErrorData **error)
 {
@@ -235,7 +235,7 @@ count_buckets(SweepRun *run, SweepBuckets *buckets)
 	return Min(most, count);
 }
 
-/* Maintains the buckets and queues shares for those that are free. */
+/* Maintains the buckets and queues shares for the free ones. */
 static bool
 queue_shares(SweepRun *run, SweepBuckets *buckets, ErrorData **error)
 {
@@ -288,13 +288,13 @@ note_counts(SweepRun *run, const SweepBuckets *buckets, const SweepBucketCounts 
 	run->state.detail = sweep_detail_merge(run->state.detail, sweep_detail_read(found), run->context);
 }
 
-/* A transaction before the run begins. False as well when it is to stop, or the extension is gone. */
+/* Calls work in a transaction before the run begins. False also when the run is to stop, or the extension is gone. */
 static bool
 transact(SweepRun *run, SweepWork work, void *arg, ErrorData **error)
 {
 	SweepTxnEnd end;
 
-	/* A request that came while a worker ignored its signal. */
+	/* A request to stop may have come while the worker ignored its signal. */
 	if (pg_atomic_read_u32(&run->slot->stop_request) != 0)
 	{
 		note_stop(run, error);
@@ -308,7 +308,7 @@ transact(SweepRun *run, SweepWork work, void *arg, ErrorData **error)
 	return end == TXN_COMMITTED;
 }
 
-/* Whether the store has succeeded. */
+/* Whether the store has succeeded; otherwise sets the error or the reason of the run. */
 static bool
 accept_result(SweepRun *run, SweepBucketResult result, const SweepBucketError *problem, ErrorData **error)
 {
@@ -328,7 +328,7 @@ accept_result(SweepRun *run, SweepBucketResult result, const SweepBucketError *p
 	return false;
 }
 
-/* The run was requested to stop: it is cancelled, or fails with the error that says which time is over. */
+/* The run was requested to stop: it is cancelled, or fails with the error of the timeout that has passed. */
 static void
 note_stop(SweepRun *run, ErrorData **error)
 {
@@ -342,7 +342,7 @@ note_stop(SweepRun *run, ErrorData **error)
 	else if (sweep_cancel_is_pending() && sweep_sql_in_call() && sweep_timers_statement_fired(run))
 		*error = sweep_report_error(run, ERRCODE_QUERY_CANCELED, "canceling statement due to statement timeout",
 							"The run was waiting for its store of buckets.", NULL);
-	/* Then the return of the bucket is short as well. */
+	/* The slot remembers the request, so that giving the bucket back is short, too. */
 	if (sweep_cancel_is_pending())
 		pg_atomic_fetch_or_u32(&run->slot->stop_request, SWEEP_STOP_REQUEST_CANCEL);
 }
@@ -374,7 +374,7 @@ sweep_bucket_run_begin_batch(SweepRun *run)
 
 	if (now == buckets->count)
 		return true;
-	/* If the job is disabled, the bucket is returned and not dropped: it is needed again. */
+	/* With 0 the old number stays, so that the bucket is given back and not dropped: it may be needed again. */
 	if (now > 0)
 		buckets->fence.request.buckets = now;
 	run->status = "succeeded";
@@ -393,7 +393,7 @@ sweep_bucket_run_close(SweepRun *run)
 	sweep_step_free(run->buckets->function);
 	if (!fence->held || fence->given_back || (!give_back(run, fence) && fence->followed))
 		return;
-	/* The transactions from now on do not depend on the bucket. */
+	/* From here on, transactions do not depend on the bucket. */
 	run->hooks = NULL;
 	if ((!fence->followed || fence->follower != 0) && sweep_batch_transact(run, follow_work, run, &error) == TXN_FAILED)
 		ereport(WARNING,
@@ -402,8 +402,8 @@ sweep_bucket_run_close(SweepRun *run)
 }
 
 /*
- * Whether the run ends because it was to stop. A request that was raised within a statement of a batch is no longer pending, and
- * in a session it left no note in the slot, nor did the timeout of the CALL.
+ * Whether the run ends because of a request to stop. A request that has cancelled a statement of a batch is no longer pending.
+ * In a session neither such a request nor the timeout of the CALL is noted in the slot.
  */
 static bool
 is_stopped(const SweepRun *run)
@@ -412,7 +412,7 @@ is_stopped(const SweepRun *run)
 		(sweep_sql_in_call() && sweep_timers_statement_fired(run));
 }
 
-/* False when it is free only after the recovery time. */
+/* False when the bucket becomes free only after the recovery time. */
 static bool
 give_back(SweepRun *run, SweepFence *fence)
 {

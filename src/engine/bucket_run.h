@@ -8,21 +8,21 @@
 #include "engine/run_state.h"
 
 /*
- * Before a run begins whose job is divided, or has jobs to start: queues the shares of divided children; for a divided job,
- * maintains the buckets, queues further shares unless the run is one of those, and claims a bucket. False when the run does
- * not begin: with an error, or with the reason of the run set.
+ * Called before a run begins if its job is divided or has an on_start: queues the shares of divided jobs in on_start. For a
+ * divided job, maintains the buckets, queues the other shares unless the run was begun as a share, and claims a bucket.
+ * False when the run does not begin: *error or run->reason is set then.
  *
  * The functions below are for runs that have run->buckets.
  */
 extern bool sweep_bucket_run_open(SweepRun *run, ErrorData **error);
 
-/* Before a batch, without a transaction: false when the claim no longer stands, or the run is to stop. */
+/* Called before a batch, outside of a transaction: false when the claim is no longer valid, or the run is to stop. */
 extern bool sweep_bucket_run_check(SweepRun *run, ErrorData **error);
 
-/* First thing in a batch: false when the number of buckets has changed; the run has then ended. */
+/* Called first in a batch: false when the number of buckets has changed; the run has then ended. */
 extern bool sweep_bucket_run_begin_batch(SweepRun *run);
 
-/* After the end of the run: returns the bucket, and queues the share that follows. */
+/* Called after the end of the run: gives the bucket back, and queues the next share. */
 extern void sweep_bucket_run_close(SweepRun *run);
 
 #endif							/* SWEEP_BUCKET_RUN_H */

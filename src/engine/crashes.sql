@@ -1,9 +1,10 @@
 --
--- Crashes: runs that were in progress in a process of their own when the server went down, see process/crash_note.c.
+-- Crashes: runs of background workers that were in progress when the server went down, see process/crash_note.c.
 --
--- Each of them may be the reason. Their jobs are suspects until one of their runs ends, and may run again 1 s later, then 2 s. A
--- suspect begins 10 s behind another one, and of suspects only the one that began last is counted again: a run that crashes as
--- a rule does so at once. The third crash in a row makes the job broken: sweep.alter_job and sweep.resume heal it.
+-- Each of these runs may be the reason. Its job is a suspect until one of its runs ends; it may run again 1 s after the first
+-- crash, 2 s after the second. Suspects begin at least 10 s apart, and if the server goes down again, only the suspect that
+-- began last is counted, because a run that crashes the server usually does so at once. After the third crash in a row the job
+-- is broken, until sweep.alter_job or sweep.resume is called.
 --
 CREATE FUNCTION sweep._crash_problem(crashes int) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
@@ -33,7 +34,7 @@ AS $$
 $$;
 COMMENT ON FUNCTION sweep._may_run_again(sweep.job_state, timestamptz) IS 'whether a run of the job may start, as far as crashes of the server are concerned';
 
--- Commits with a wait for the disk: the next crash may be a moment away. A state that a prepared transaction has locked is left alone.
+-- Commits with a wait for the disk: the next crash may follow at once. A state that a prepared transaction has locked is skipped.
 CREATE FUNCTION sweep._count_run_crashes(jobs text[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -43,7 +44,7 @@ DECLARE
 	count pg_catalog.int4;
 BEGIN
 	PERFORM pg_catalog.set_config('synchronous_commit', 'local', true);
-	-- The row of a run that was queued or begun a moment ago has gone with its commit, which did not wait for the disk.
+	-- The row of a run that was queued or begun just before the crash may be lost, because its commit did not wait for the disk.
 	SELECT s.job INTO last FROM sweep.job_state s WHERE s.job = ANY (jobs) AND sweep._is_suspect(s)
 		ORDER BY (SELECT pg_catalog.max(r.started_at) FROM sweep.run_live r WHERE r.job = s.job AND r.status = 'running') DESC NULLS FIRST LIMIT 1;
 	FOR down IN SELECT s.* FROM sweep.job_state s WHERE s.job = ANY (jobs) FOR UPDATE SKIP LOCKED LOOP

@@ -1,22 +1,22 @@
 /*
  * definition.c
- *		The settings of a job that a run needs, and their way from the scheduler to the process of the run.
+ *		The settings of a job that a run needs, and how the scheduler hands them to the process of the run.
  *
- * Called by runner.c, scheduler.c, call.c and preview.c. The scheduler has the tables of jobs and runs in
- * its caches. A fresh process has not: reading its job took more than a millisecond, a quarter of the time
- * from sweep.start to the first batch. Therefore the scheduler hands the definition over in the slot of the
- * run. A definition that does not fit in the slot is read by the process of the run. The scheduler learns
- * the size of a text or JSON value without reading it, and does not read such a definition.
+ * Called by runner.c, scheduler.c, call.c and preview.c. The scheduler has the tables of jobs and runs in its caches,
+ * a new process has not: reading its job took more than a millisecond, a quarter of the time from sweep.start to the
+ * first batch. Therefore the scheduler hands the definition over in the slot of the run. A definition that does not
+ * fit in the slot is read by the process of the run. The scheduler learns the size of a text or JSON value without
+ * reading it, and does not read such a definition.
  *
  * The scheduler evaluates nothing in a definition, because a value that cannot be evaluated must not end the
  * scheduler. For this reason the process of the run merges the args of job and run.
  *
- * A packed definition is the name of the job, its settings and those of the run (job/job_settings.h), and
- * what the scheduler has found, one after the other: numbers as they are, a text or JSON value as its
- * length and its bytes, length 0 for NULL. It never leaves shared memory, so there is no version and no
- * alignment in it.
+ * A packed definition is a sequence of values: the name of the job, its settings and those of the run
+ * (job/job_settings.h), the place of the row and the extension. Numbers are copied, a text or JSON value is its
+ * length and its bytes, with length 0 for NULL. It never leaves shared memory, so it needs no version and no
+ * alignment.
  *
- * Args that come with sweep.start() are checked by sweep._check_args() as well, those of a CALL here only.
+ * Args of sweep.start() are also checked by sweep._check_args(), args of a CALL only here.
  */
 #include "postgres.h"
 
@@ -68,10 +68,10 @@ static const Field fields[] = {
 	FIELD(extension),
 };
 
-/* All fields are columns except the last two, which the scheduler has found: the place of the row and the extension. */
+/* All fields are columns except the last two: the place of the row and the extension. */
 #define COLUMNS ((int) lengthof(fields) - 2)
 
-/* How the current column is read: READ_ and the kind of its line in job_settings.h. */
+/* Reads the current column; the name is READ_ and the kind in its line of job_settings.h. */
 #define READ_TEXT sweep_sql_text(column, run->context)
 #define READ_JSONB sweep_sql_jsonb(column, run->context)
 #define READ_INT32 sweep_sql_int32(column)
@@ -109,7 +109,7 @@ sweep_run_create(MemoryContext parent, SweepSlot *slot)
 void
 sweep_run_check_role(const SweepRun *run)
 {
-	/* Its code could RESET ROLE, and of a session that was begun as a superuser RESET SESSION AUTHORIZATION. */
+	/* Code of the job could RESET ROLE, and in a session that was begun as a superuser RESET SESSION AUTHORIZATION. */
 	if (GetUserId() == run->run_as && GetSessionUserId() == run->run_as && GetAuthenticatedUserId() == run->run_as)
 		return;
 	ereport(ERROR,
@@ -120,7 +120,7 @@ sweep_run_check_role(const SweepRun *run)
 			 errhint("Use sweep.start(), which runs it in the background as that role.")));
 }
 
-/* SQL: sweep._check_args_size(name text, args jsonb) RETURNS void. However they are stored, they are not read. */
+/* SQL: sweep._check_args_size(name text, args jsonb) RETURNS void. It gets the size without reading args that are stored out of line. */
 Datum
 sweep_run_check_args_size(PG_FUNCTION_ARGS)
 {
@@ -152,7 +152,7 @@ sweep_run_read_clock(SweepRun *run)
 		run->as_of = DatumGetTimestampTz(DirectFunctionCall3(timestamptz_in,
 															 CStringGetDatum(pnstrdup(value->val.string.val, value->val.string.len)),
 															 ObjectIdGetDatum(InvalidOid), Int32GetDatum(-1)));
-	/* As in sweep._check_args(), for args that come with a CALL. */
+	/* The same check as in sweep._check_args(), for args of a CALL. */
 	if (value->type != jbvString || TIMESTAMP_NOT_FINITE(run->as_of))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -232,7 +232,7 @@ is_word(int column, const char *word)
 	return value != NULL && strcmp(value, word) == 0;
 }
 
-/* Called in the process of the run: args that are too large to be merged fail this run only. */
+/* Called in the process of the run, so that args that are too large to be merged fail only this run. */
 static void
 merge_args(SweepRun *run)
 {

@@ -1,6 +1,6 @@
 /*
  * definition.h
- *		The settings of a job that a run needs, and their way from the scheduler to the process of the run.
+ *		The settings of a job that a run needs, and how the scheduler hands them to the process of the run.
  */
 #ifndef SWEEP_DEFINITION_H
 #define SWEEP_DEFINITION_H
@@ -12,33 +12,33 @@
 #define SWEEP_COLUMN_OF_RUN(kind, member, column, by_name) ", " column
 #define SWEEP_DEFINITION_OF_RUN "j.name" SWEEP_JOB_SETTINGS(SWEEP_JOB_COLUMN) SWEEP_RUN_SETTINGS(SWEEP_COLUMN_OF_RUN)
 
-/* A run in this slot that has no definition yet, in a memory context of its own. */
+/* Creates a run without a definition for this slot, in a memory context of its own. */
 extern SweepRun *sweep_run_create(MemoryContext parent, SweepSlot *slot);
 
 /* Raises unless current, session and authenticated user are the job's role: no code of a job runs with the rights of another role. */
 extern void sweep_run_check_role(const SweepRun *run);
 
-/* Reads the clock of the run from its args, if they fix it; raises when that is no moment. */
+/* Reads as_of from the args of the run, if there is one; raises when it is not a valid timestamp. */
 extern void sweep_run_read_clock(SweepRun *run);
 
-/* The limits of its loop. */
+/* The limits of the loop of the run. */
 extern SweepLimits sweep_run_limits(const SweepRun *run);
 
-/* Reads the columns SWEEP_DEFINITION_OF_RUN of the current row, of which the first one is number first_column, into the run. */
+/* Reads the columns SWEEP_DEFINITION_OF_RUN of the current row, from number first_column on, into the run. */
 extern void sweep_definition_read(SweepRun *run, int first_column);
 
-/* Reads a job by its name, for a run with these args. Raises when there is none, or the args are not allowed. */
+/* Reads a job by its name, for a run with these args. Raises when the job does not exist, or the args are not allowed. */
 extern void sweep_definition_read_job(SweepRun *run, text *name, Jsonb *args);
 
 /*
- * Reads the same columns to hand them over to another process. When they are too large for that, reads none of
+ * Reads the same columns to hand them over to another process. When they are too large for the slot, reads none of
  * them and sets run->unread. Does not merge the args of job and run.
  */
 extern void sweep_definition_read_small(SweepRun *run, int first_column);
 
 /*
- * Writes the definition into a buffer, for another process. Returns the number of bytes, or 0 when they
- * are too many.
+ * Writes the definition into a buffer, for another process. Returns the number of bytes, or 0 when the buffer is too
+ * small.
  */
 extern Size sweep_definition_pack(const SweepRun *run, char *buffer, Size size);
 

@@ -1,13 +1,14 @@
 /*
  * environment.c
- *		The settings of a job, which its code is executed with.
+ *		The settings with which the code of a job is executed.
  *
  * Called by run.c, batch.c and preview.c for a job that has settings, and when a job is created or changed. A worker is connected as the
- * role of the job, and has the settings of that role and of the database, as after any login. The settings of the job come on
- * top: in a worker once, for its session, which is reset before another run; in a session for each transaction.
- * The role sets them itself, so PostgreSQL refuses a setting that the role may not SET.
+ * role of the job, with the settings of that role and of the database, as after any login. The settings of the job are set in addition:
+ * in a worker once for its session, which is reset before another run; in a session for each transaction. They are set as the role of
+ * the job, so PostgreSQL refuses a setting that the role may not SET.
  *
- * sweep._check_settings refuses some. Under CALL a job's statement_timeout is ignored: that of the session is running since the CALL.
+ * sweep._check_settings refuses some settings. Under CALL a job's statement_timeout is ignored, because the timeout of the CALL is
+ * running already.
  */
 #include "postgres.h"
 
@@ -62,13 +63,13 @@ set_all(SweepRun *run, GucAction action)
 		if (action == GUC_ACTION_LOCAL && pg_strcasecmp(name, "statement_timeout") == 0)
 			continue;
 		(void) set_config_option(name, text_of(&value), context_of(GetUserId()), PGC_S_SESSION, action, true, 0, false);
-		/* For commits that wait for the disk; batch.c decides for the others. */
+		/* This value is for commits that wait for the disk; batch.c sets the value for the others. */
 		if (pg_strcasecmp(name, "synchronous_commit") == 0)
 			run->synchronous_commit = MemoryContextStrdup(run->context, GetConfigOption("synchronous_commit", false, false));
 	}
 }
 
-/* As jsonb writes it, and SET takes it. */
+/* The value as text, as SET takes it. */
 static const char *
 text_of(const JsonbValue *value)
 {
@@ -88,8 +89,8 @@ context_of(Oid role)
 /*
  * SQL: sweep._check_setting(role oid, name text, value text) RETURNS void
  *
- * Raises unless the role may set it to that value. The check hook of the setting, which may be that of an extension, is executed
- * as that role; nothing is set.
+ * Raises unless the role may set the setting to that value. The check hook of the setting, which may be that of an extension, is
+ * executed as that role; nothing is set.
  */
 Datum
 sweep_environment_check(PG_FUNCTION_ARGS)

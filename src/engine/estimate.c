@@ -1,13 +1,13 @@
 /*
  * estimate.c
- *		How many rows a run has to handle, as the estimate of its job says.
+ *		The number of rows that a run has to handle, from the estimate of its job.
  *
- * Called by run.c between the commit that says that the run is in progress and its first batch, and by create_job and
- * alter_job for the check. An estimate is a SELECT of the job. It is executed as the role of the job, with the settings of its
- * batches, in a transaction of its own that is read-only and rolled back. It runs as a security-restricted operation
- * (door.c), so it leaves nothing in the session that a rollback would not undo. The time limit includes its planning.
+ * Called by run.c after the commit that sets the run to running and before its first batch, and by create_job and alter_job
+ * for the check. An estimate is a SELECT of the job. It is executed as the role of the job, with the settings of its batches,
+ * in a transaction of its own that is read-only and rolled back. It runs as a security-restricted operation (door.c), so it
+ * leaves nothing in the session that a rollback would not undo. The time limit includes planning.
  *
- * The answer only serves readers of sweep.running: neither an error of the estimate nor a useless answer ends the run.
+ * The result is only shown in sweep.running: neither an error of the estimate nor a useless result ends the run.
  */
 #include "postgres.h"
 
@@ -44,7 +44,7 @@ typedef struct Question
 	int			limit_ms;
 	ErrorData  *error;
 	bool		timed_out;
-	const char *refused;		/* why the result is no answer */
+	const char *refused;		/* why the result is not used */
 	double		rows;
 } Question;
 
@@ -104,10 +104,10 @@ sweep_estimate_ask(SweepRun *run)
 	MemoryContext old = MemoryContextSwitchTo(run->batch_context);
 	SweepTxnEnd end;
 	const char *why;
-	/* Each share of a divided job handles its part. */
+	/* Each share of a divided job handles only its part of the rows. */
 	int			shares = run->buckets != NULL ? Max(run->buckets->count, 1) : 1;
 
-	/* No longer than the role allows its statements; in a session that is the time of the CALL. */
+	/* The limit is not longer than the role's statement_timeout; in a session that timeout is running since the CALL. */
 	if (StatementTimeout > 0 && !sweep_sql_in_call())
 		question.limit_ms = Min(StatementTimeout, SWEEP_ESTIMATE_MS);
 
@@ -133,8 +133,8 @@ sweep_estimate_ask(SweepRun *run)
 }
 
 /*
- * The savepoint rolls back what the estimate has done, and keeps its error from the transaction around it. The limit is not the statement
- * timeout: in a session that of the CALL is running.
+ * The savepoint rolls the estimate back, so that its error does not abort the outer transaction. The limit has its own timer, because in
+ * a session the statement timeout of the CALL is running.
  */
 static void
 ask_work(void *arg)
@@ -145,13 +145,13 @@ ask_work(void *arg)
 	sweep_timer_arm(SWEEP_TIMER_LIMIT, (int64) question->limit_ms * 1000, interrupt);
 	question->error = sweep_txn_savepoint(answer_work, question, false);
 	question->timed_out = sweep_timer_disarm(SWEEP_TIMER_LIMIT);
-	/* It would otherwise take effect later. Other requests to stop are in the slot of the run. */
+	/* A cancel request of the timer would otherwise take effect later. Other requests to stop are in the slot of the run. */
 	if (question->timed_out)
 		sweep_cancel_drop();
 	MemoryContextSwitchTo(old);
 }
 
-/* In a signal handler. */
+/* Executed in a signal handler. */
 static void
 interrupt(void)
 {
@@ -170,7 +170,7 @@ answer_work(void *arg)
 
 	sweep_door_enter_user(&door, run->run_as);
 	(void) set_config_option("transaction_read_only", "on", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
-	/* The estimate is that of the whole job, whichever share asks. */
+	/* The estimate is for the whole job, even if a share asks. */
 	batch.buckets = 0;
 	question->step = sweep_step_prepare_question(run->batch_context, run->estimate);
 	count = sweep_step_ask(question->step, &batch);
@@ -185,7 +185,7 @@ answer_work(void *arg)
 	sweep_door_leave(&door);
 }
 
-/* By its text, which is the same for all types of numbers. */
+/* Converts the text of the value, which all numeric types have in the same form. */
 static double
 number_of(Oid type, Datum value)
 {
@@ -204,7 +204,7 @@ is_number(Oid type)
 	return base == INT2OID || base == INT4OID || base == INT8OID || base == FLOAT4OID || base == FLOAT8OID || base == NUMERICOID;
 }
 
-/* The limit of a CALL may be over at the same moment as ours. */
+/* The timeout of a CALL may pass at the same moment as the limit of the estimate. */
 static bool
 is_cancelled(const Question *question)
 {
@@ -213,7 +213,7 @@ is_cancelled(const Question *question)
 	return error != NULL && sweep_cancel_is_error(error) && (!question->timed_out || sweep_timers_statement_fired(question->run));
 }
 
-/* NULL when the answer is known. */
+/* Why there is no result; NULL when there is one. */
 static const char *
 why_unknown(const Question *question)
 {

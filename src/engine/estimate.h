@@ -1,6 +1,6 @@
 /*
  * estimate.h
- *		How many rows a run has to handle, as the estimate of its job says.
+ *		The number of rows that a run has to handle, from the estimate of its job.
  */
 #ifndef SWEEP_ESTIMATE_H
 #define SWEEP_ESTIMATE_H
@@ -11,8 +11,8 @@
 #define SWEEP_ESTIMATE_MS 1000
 
 /*
- * Executes the estimate of a run that has begun, and reports its answer. Without an answer it says why in one line and
- * the run goes on; only a request to stop meanwhile ends it.
+ * Executes the estimate of a run that has begun, and reports the result in sweep.running. Without a result it logs the
+ * reason and the run goes on; only a request to stop ends the run.
  */
 extern void sweep_estimate_ask(SweepRun *run);
 

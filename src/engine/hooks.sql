@@ -1,5 +1,5 @@
 --
--- Hooks: the runs of other jobs that a run queues when it starts, succeeds or fails, in the commit that says so.
+-- Hooks: runs of other jobs that a run queues when it starts, succeeds or fails, in the commit that records this.
 --
 -- A run that is tried again has not failed yet: its last attempt decides. A divided job has ended when all shares of
 -- a dispatch have ended. Two shares that end at once would each see the other in progress, so a lock (SWEEP_LOCK_ENDING)
@@ -48,7 +48,7 @@ CREATE FUNCTION sweep._ends_chain(hook_depth int) RETURNS boolean
 AS $$
 	SELECT hook_depth >= 16
 $$;
-COMMENT ON FUNCTION sweep._ends_chain(int) IS 'whether a run behind so many hooks queues no further run: a circle of definitions would not end';
+COMMENT ON FUNCTION sweep._ends_chain(int) IS 'whether a run after so many hooks queues no further run, because a circle of hooks would never end';
 
 CREATE FUNCTION sweep._queue_hooks(run_id bigint, hook text, parent_args jsonb) RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -74,14 +74,14 @@ BEGIN
 			WHEN child.paused THEN 'it is paused'
 			WHEN NOT sweep._has_workers() THEN 'pg_sweep is not loaded at server start'
 			WHEN NOT child.at_home THEN 'the database is a copy: its jobs are paused'
-			-- Only jobs that the role of the parent may start.
+			-- Jobs that the role of the parent may not start are left out.
 			WHEN NOT sweep._may_act_on(sweep._role_oid(r.run_as), child.run_as, true) THEN 'the role of its parent may not start it'
 			-- A job that another role creates under a name that was given up must not be started in place of the old job.
 			WHEN child.run_as IS DISTINCT FROM r.roles ->> child.name AND sweep._may_act_on(sweep._role_oid(child.run_as), r.run_as, true) IS NOT TRUE
 				THEN pg_catalog.format('it is now of role "%s": sweep.alter_job can name it again', child.run_as)
 			WHEN sweep._ends_chain(r.hook_depth) THEN 'the chain of hooks that led to this run is too long' END;
 		IF reason IS NOT NULL THEN
-			-- A run that succeeds and leaves work that no job continues has to report it.
+			-- If a run succeeds and leaves work, but the job that would continue it is not started, the run has to report this.
 			RAISE NOTICE 'job "%" in % of job "%" is not started: %', named.name, hook, r.job, reason;
 			not_started := coalesce(not_started, '{}') || pg_catalog.jsonb_build_object(named.name, reason);
 		ELSIF NOT child.divided THEN
@@ -131,7 +131,7 @@ BEGIN
 	RETURN not_started;
 END
 $$;
-COMMENT ON FUNCTION sweep._start_hooks(bigint) IS 'queues what a run queues when it starts, or when its moment has come and it does not get its lock; returns detail for it';
+COMMENT ON FUNCTION sweep._start_hooks(bigint) IS 'queues the on_start of a run when it starts, or when its moment has come and it does not get its lock; returns detail for it';
 
 -- ------------------------------------------------------------------ ends
 -- A dispatch is all runs of the job that are linked by parent_run_id: shares, the shares that follow them, and retries.
@@ -219,7 +219,7 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION sweep._end_hooks(bigint) IS 'queues what a run queues when it has succeeded, or failed for good; a run of a divided job when it is the last of its dispatch to end';
+COMMENT ON FUNCTION sweep._end_hooks(bigint) IS 'queues the on_success or on_failure of a run that has succeeded or finally failed; of a divided job when the last run of the dispatch ends';
 
 CREATE FUNCTION sweep._follow_end(run_id bigint) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -229,4 +229,4 @@ BEGIN
 	PERFORM sweep._end_hooks(run_id), sweep._alert_failed(run_id);
 END
 $$;
-COMMENT ON FUNCTION sweep._follow_end(bigint) IS 'what follows from the end of a run, in the transaction that records it: another attempt, or hooks and an alert';
+COMMENT ON FUNCTION sweep._follow_end(bigint) IS 'queues another attempt, or queues hooks and sends an alert, in the transaction that records the end of a run';

@@ -1,21 +1,21 @@
 /*
  * items.c
- *		Jobs that pick their items first: one bad item never stops a run.
+ *		Jobs that pick their items first: a bad item never stops a run.
  *
- * Called by run.c for each batch. With transaction 'batch' the normal way is one transaction: pick, step
- * with all items, row of the run. Only when that fails are the items tried in pieces, each a transaction
- * of its own: a piece that fails is halved, until the item that fails stands alone. No subtransactions:
- * the normal way costs one transaction id per batch. With transaction 'row' every item is a piece from
- * the start, and the row of the run is written once a second and with the last one: written with each, its
- * dead versions would double the time of the run while another session holds a snapshot.
+ * Called by run.c for each batch. With transaction 'batch' a batch is normally one transaction: pick, step with all
+ * items, row of the run. Only if that fails, the items are tried in pieces, each in a transaction of its own: a piece
+ * that fails is halved, until the failing item is alone. There are no subtransactions, so a batch normally costs one
+ * transaction id. With transaction 'row' every item is a piece from the start, and the row of the run is written once
+ * a second and with the last item: if each item wrote it, its dead versions would double the time of the run while
+ * another session holds a snapshot.
  *
- * A piece that fails for a passing reason is tried again at once, row_retries times. A single item that
- * still fails goes to the job's rescue function, and if that fails as well to sweep.quarantine. The run
- * goes on with the next. Items in quarantine are left alone until their next try.
+ * A piece that fails with a temporary error is tried again at once, row_retries times. A single item that still fails
+ * goes to the job's rescue function, and if that fails as well to sweep.quarantine. The run goes on with the next
+ * item. Items in quarantine are left alone until their next try.
  *
- * Pieces are tried in the order of the items, and the cursor moves with them, so a run that ends in the
- * middle goes on behind what it has done. An item that is picked again in the same run means that pick
- * does not move on; that ends the run instead of going round for ever.
+ * Pieces are tried in the order of the items, and the cursor moves with them, so if the run ends in the middle of a
+ * batch, the next run continues after the handled items. If an item is picked twice in the same run, pick does not
+ * move on; the run ends instead of looping for ever.
  */
 #include "postgres.h"
 
@@ -46,21 +46,21 @@ static SweepStatement unquarantine_sql = {
 typedef struct ItemBatch
 {
 	SweepRun   *run;
-	Jsonb	  **items;			/* to be handled: those picked, less those in quarantine */
+	Jsonb	  **items;			/* to be handled: the picked items without those in quarantine */
 	int			count;
-	Jsonb	   *last;			/* of those picked: the cursor after this batch */
-	bool		picked;			/* pick has done its part */
-	bool		leaves_quarantine;	/* some of the items are there, and it is time to try them again */
-	SweepPiece	piece;			/* what the transaction in progress handles */
+	Jsonb	   *last;			/* last picked item: the cursor after this batch */
+	bool		picked;			/* the items are picked */
+	bool		leaves_quarantine;	/* some items are in quarantine and due for their next try */
+	SweepPiece	piece;			/* the items of the current transaction */
 	ErrorData  *error;			/* of the single item that failed */
 	bool		rescued;		/* the rescue function has handled rows of it */
-	int64		saved_us;		/* when the row of the run was last written, or the batch began */
+	int64		saved_us;		/* last write of the row of the run, or begin of the batch */
 } ItemBatch;
 
-/* Longest time whose work is committed and not yet in the row of the run, in us: a process may be terminated. */
+/* Longest time, in us, for which committed items are not yet in the row of the run: they are repeated if the process is killed. */
 #define SAVE_EVERY_US 1000000
 
-/* Number of picked items that are remembered before they are all forgotten: the memory of a run is bounded. */
+/* Number of picked items that a run remembers, to bound its memory; then it forgets all of them. */
 #define MAX_SEEN_ITEMS 1000000
 
 static void note_repetition(ItemBatch *batch, Jsonb **items, int count);
@@ -91,7 +91,7 @@ sweep_items_execute(SweepRun *run)
 	{
 		if (!batch->picked && sweep_batch_halve(run, error))
 			return;
-		/* A lock says nothing about the size: the pieces find the locked item, and the others are handled. */
+		/* After a lock timeout a smaller size does not help: the pieces find the locked item, and the others are handled. */
 		if (batch->picked && sweep_batch_is_timed_out(run, error))
 			(void) sweep_loop_halve(&run->state.loop);
 		if (run->item_per_transaction || !batch->picked || is_interruption(run, error))
@@ -106,12 +106,12 @@ sweep_items_execute(SweepRun *run)
 		return;
 	}
 
-	/* The decision of the rolled back transaction is void. */
+	/* The rolled back transaction may have set a reason to stop. */
 	run->reason = SWEEP_STOP_NONE;
 	handle_pieces(batch, error);
 }
 
-/* Pick, and what of it is to be handled; in a transaction. */
+/* Picks items, and removes those that are not to be handled now; in a transaction. */
 static void
 pick_items(ItemBatch *batch)
 {
@@ -120,7 +120,7 @@ pick_items(ItemBatch *batch)
 	int			picked;
 
 	sweep_batch_require_role(run);
-	/* The last one says that all are prepared: an error in between, as one for a lock, may have the batch done again. */
+	/* run->pick is set last, so it says that all are prepared: after an error in between, for example a lock timeout, the batch may be repeated. */
 	if (run->pick == NULL)
 	{
 		if (run->rescue_name != NULL)
@@ -202,7 +202,7 @@ sweep_items_leave_out_quarantined(const SweepRun *run, Jsonb **items, int count,
 	return left;
 }
 
-/* The normal way: everything in one transaction. Pick alone, where the items are to be committed one by one. */
+/* Normally the whole batch in one transaction; only the pick with transaction 'row'. */
 static void
 whole_work(void *arg)
 {
@@ -217,7 +217,7 @@ whole_work(void *arg)
 	piece_work(batch);
 }
 
-/* "error" is that of the transaction with all items, the first try of the whole batch; NULL where there was none. */
+/* "error" is the error of the transaction with all items, which was the first try; NULL without such a try. */
 static void
 handle_pieces(ItemBatch *batch, ErrorData *error)
 {
@@ -244,8 +244,8 @@ handle_pieces(ItemBatch *batch, ErrorData *error)
 }
 
 /*
- * One transaction for a piece, again at once while it fails for a passing reason. "tries" have been made
- * already, the last of them with *error.
+ * Handles a piece in one transaction, and again at once while it fails with a temporary error. "tries" have been made
+ * already, the last one with *error.
  */
 static bool
 handle_piece(ItemBatch *batch, int tries, ErrorData **error)
@@ -256,7 +256,7 @@ handle_piece(ItemBatch *batch, int tries, ErrorData **error)
 	{
 		SweepTxnEnd end;
 
-		/* A conflict, or a lock that was not obtained, may be gone at the next try. */
+		/* A conflict or a held lock may be gone at the next try. */
 		if (tries > 0 && (tries > run->row_retries ||
 						  !(sweep_batch_is_conflict(*error) || (*error)->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE)))
 			return false;
@@ -281,7 +281,7 @@ piece_work(void *arg)
 	finish_piece(batch, &progress);
 }
 
-/* The single item that fails: rescue, and if that fails too, quarantine. */
+/* Handles a single item that fails: by the rescue function, and if that fails, too, by the quarantine. */
 static void
 handle_bad_item(ItemBatch *batch)
 {
@@ -328,7 +328,7 @@ rescue_work(void *arg)
 	request.items = &batch->items[batch->piece.first];
 	sweep_batch_call(run, run->rescue, &request, sweep_report_error_jsonb(batch->error), &progress);
 	release_handled(batch, request.items, 1);
-	/* Without rows the item did not need it any more. */
+	/* Without rows the item no longer needed a rescue. */
 	batch->rescued = progress.rows > 0;
 	if (batch->rescued)
 		run->next.rescued++;
@@ -385,7 +385,7 @@ release_handled(ItemBatch *batch, Jsonb **items, int count)
 	(void) sweep_sql_execute(&unquarantine_sql, values, NULL);
 }
 
-/* Adds the result of the piece; with the last piece the batch is complete. */
+/* Adds the result of the piece; after the last piece the batch is complete. */
 static void
 finish_piece(ItemBatch *batch, SweepProgress *progress)
 {
@@ -403,7 +403,7 @@ finish_piece(ItemBatch *batch, SweepProgress *progress)
 	}
 }
 
-/* Nothing was done when the run was to stop, or the extension is absent. */
+/* A piece is not done if the run was to stop, or the extension is absent. */
 static void
 accept_piece(ItemBatch *batch, SweepTxnEnd end, const char *outcome)
 {
@@ -421,8 +421,8 @@ accept_piece(ItemBatch *batch, SweepTxnEnd end, const char *outcome)
 }
 
 /*
- * An error that no item has caused: the run was stopped, the server is short of a resource, or the job itself is
- * broken. Taken for one of an item, a dropped table would put a whole backlog into quarantine.
+ * Whether the error was not caused by an item: the run was stopped, the server is short of a resource, or the job
+ * itself is broken. Otherwise a dropped table would put a whole backlog into quarantine.
  */
 static bool
 is_interruption(SweepRun *run, const ErrorData *error)

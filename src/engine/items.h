@@ -8,14 +8,14 @@
 #include "engine/run_state.h"
 
 /*
- * Picks the next items and has them handled, whatever some of them do: the state of the run is then that
+ * Picks the next items and handles them; items that fail do not end the batch. The state of the run is then the state
  * after the batch, and run->reason says why the run ends, if it does.
  */
 extern void sweep_items_execute(SweepRun *run);
 
 /*
- * Takes items in quarantine out of those picked and returns how many are left; in a transaction. *due is
- * set when some of the left ones are in quarantine, and it is time to try them again.
+ * Removes items in quarantine from the picked items and returns how many are left; in a transaction. Items whose next
+ * try is due are left in; *due is set when there are any.
  */
 extern int	sweep_items_leave_out_quarantined(const SweepRun *run, Jsonb **items, int count, bool *due);
 

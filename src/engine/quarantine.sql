@@ -1,6 +1,6 @@
 --
--- Items that neither the step nor the rescue function of their job could handle. They are left alone
--- until their next try, ever later, so that they hold up nothing else.
+-- Items that neither the step nor the rescue function of their job could handle. They are left out until their next
+-- try, at growing intervals, so that they do not delay other items.
 --
 -- The hash is not a generated column: since version 18 no row of a table that is published can be deleted by a key with such a column.
 CREATE TABLE sweep.quarantined_item (
@@ -30,8 +30,8 @@ SELECT pg_catalog.pg_extension_config_dump('sweep.quarantined_item', '');
 CREATE FUNCTION sweep._quarantine(job text, role oid, item jsonb, sqlstate text, message text) RETURNS boolean
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
-	-- A run may still be in progress when its job is dropped and another role creates one of that name,
-	-- which must not get to see the items; or its role is renamed meanwhile.
+	-- A run may still be in progress when its job is dropped and another role creates a job of that name. That role
+	-- must not see the items of the run. The role may also be renamed meanwhile.
 	INSERT INTO sweep.quarantined_item AS q (job, item, item_hash, sqlstate, message, first_at, last_at, next_try)
 		SELECT job, item, pg_catalog.md5(item::pg_catalog.text), sqlstate, message, moment.now, moment.now, moment.now + interval '10 min'
 			FROM (SELECT pg_catalog.clock_timestamp() AS now OFFSET 0) AS moment

@@ -2,8 +2,7 @@
  * report.c
  *		Live progress, activity and errors of a run.
  *
- * Called by run.c between the statements of a batch, so everything here is cheap: a spinlock and a
- * formatted line.
+ * Called by run.c between the statements of a batch, so these functions are cheap: a spinlock and a formatted line.
  */
 #include "postgres.h"
 
@@ -19,7 +18,7 @@
 #include "engine/report.h"
 #include "pure/loop.h"
 
-/* Each text of an error that a rescue function or a message gets, and all that sweep.runs keeps of one. */
+/* Limit of each text of an error for a rescue function or a message, and of the whole error in sweep.runs, in bytes. */
 #define ERROR_TEXT_LIMIT 8192
 
 static int64 bound_rows(const SweepRun *run, int64 rows);
@@ -209,7 +208,7 @@ sweep_report_timeout_error(SweepRun *run)
 							  "Set a stop_after below timeout, so that a run ends between batches.");
 }
 
-/* The rows to handle, -1 = unknown, within the limits of the run. */
+/* The rows to handle, bounded by the limits of the run; -1 = unknown. */
 static int64
 bound_rows(const SweepRun *run, int64 rows)
 {

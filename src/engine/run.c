@@ -4,12 +4,12 @@
  *
  * Called by runner.c in a background worker and by call.c in a session. A batch is one transaction: the
  * step, and the row of the run with its counters, cursor and detail, are committed together; in the
- * last batch so is the outcome. See batch.c for the transaction, items.c for jobs that pick their items, and
- * script.c for those with sql, which have no batches.
+ * last batch so is the outcome. See batch.c for the transaction, items.c for jobs that pick their items, and script.c
+ * for jobs with sql, which have no batches.
  *
- * There are two memory contexts: that of the run, and that of the batch, which is reset before each batch. The
- * cursor and detail that a batch leaves for the next one are copied to the context of the run after the commit, and
- * the old ones are freed, so the memory of a run does not grow with its length.
+ * There are two memory contexts: one for the run, and one for the batch, which is reset before each batch. The cursor
+ * and detail that a batch leaves for the next one are copied to the context of the run after the commit, and the old
+ * ones are freed, so the memory of a run does not grow with its length.
  */
 #include "postgres.h"
 
@@ -53,7 +53,7 @@ static SweepStatement note_unreplicated_sql = {
 	.text = "SELECT sweep._note_unreplicated($1)",
 	.types = {INT8OID}};
 
-/* Delay in ms before a share tries again to end, when another share of the job is just ending. */
+/* Delay before a share tries again to end while another share of the job is ending, in ms. */
 #define END_RETRY_MS 20L
 
 static bool begin_run(SweepRun *run);
@@ -121,7 +121,7 @@ begin_run(SweepRun *run)
 	SweepLimits limits;
 
 	run->is_share = run->shares_left >= 0;
-	/* Buckets that are ranges of a key are each done once. */
+	/* Buckets that are ranges of a key are each done once, so the last share to end must see that the others have ended. */
 	run->ends_apart = (run->buckets_function != NULL && strcmp(run->buckets_function, "sweep.range_count") == 0) ||
 		((run->bucket_count > 0 || DefaultXactIsoLevel > XACT_READ_COMMITTED) && (run->has_on_success || run->has_on_failure));
 	if (!take_lock(run))
@@ -165,14 +165,14 @@ take_lock(SweepRun *run)
 	{
 		if (sweep_lock_acquire(&run->lock))
 			return true;
-		/* The scheduler looks when it is free, which takes no process meanwhile. */
+		/* The scheduler checks when the lock is free, which takes no process meanwhile. */
 		if (tries >= run->lock_retries || run->waits_for_lock || sweep_brake_is_stopped(run))
 			return false;
 		sweep_brake_wait(run, run->lock_retry_delay_us, sweep_wait_event(SWEEP_WAIT_LOCK));
 	}
 }
 
-/* A transaction that executes nothing of the job; again as long as another share of the job is just ending. */
+/* Calls work in a transaction that executes no code of the job; repeated while another share of the job is ending. */
 static SweepTxnEnd
 record(SweepRun *run, SweepWork work, ErrorData **error)
 {
@@ -209,7 +209,7 @@ start_work(void *arg)
 	run->stage = sweep_run_row_start(run) ? RUN_BEGUN : RUN_WAITING;
 	if (run->stage == RUN_BEGUN)
 	{
-		/* Tables that the job does not need are not read: in a fresh process each costs a tenth of a millisecond. */
+		/* Tables that the job does not need are not read: in a new process each one costs a tenth of a millisecond. */
 		job = CStringGetTextDatum(run->job);
 		if (!run->begins_anew && sweep_sql_execute(&kept_cursor_sql, &job, NULL) == 1)
 			run->state.cursor = sweep_sql_jsonb(1, run->context);
@@ -219,7 +219,7 @@ start_work(void *arg)
 	}
 	else
 	{
-		/* Cancelled, or dropped with its job, before it began; or another session is changing it, and the run stays queued. */
+		/* The run was cancelled or dropped with its job before it began; or another session is changing it, and it stays queued. */
 		run->status = "cancelled";
 		run->reason = SWEEP_STOP_CANCELLED;
 	}
@@ -354,7 +354,7 @@ batch_work(void *arg)
 	sweep_batch_save(run);
 }
 
-/* Writes the outcome in a transaction of its own, where no batch could carry it. */
+/* Writes the outcome in a transaction of its own, if no batch has written it. */
 static void
 end_run(SweepRun *run)
 {
@@ -375,8 +375,8 @@ end_run(SweepRun *run)
 }
 
 /*
- * The hooks and shares that follow from an end depend on what other processes have committed, also while this one waited for them.
- * The role may have set REPEATABLE READ or SERIALIZABLE: an older snapshot would miss these commits, or the transaction
+ * The hooks and shares that follow from an end depend on commits of other processes, also on those that came while this process
+ * waited. The role may have set REPEATABLE READ or SERIALIZABLE: an older snapshot would miss these commits, or the transaction
  * would fail. In a session the isolation level is that of the session.
  */
 static void
@@ -402,7 +402,7 @@ end_work(void *arg)
 	sweep_cancel_drop();
 }
 
-/* A request to cancel has ended the wait for a standby. The row of the run says so without another wait. */
+/* A request to cancel has ended the wait for a standby. This is noted in the row of the run, without waiting again. */
 static void
 note_unreplicated(SweepRun *run)
 {
@@ -424,7 +424,7 @@ note_work(void *arg)
 	Datum		run_id = Int64GetDatum(run->run_id);
 
 	HOLD_CANCEL_INTERRUPTS();
-	/* The commit waits for no standby. */
+	/* This commit must not wait for a standby. */
 	(void) set_config_option("synchronous_commit", "local", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
 	(void) sweep_sql_execute(&note_unreplicated_sql, &run_id, NULL);
 	RESUME_CANCEL_INTERRUPTS();

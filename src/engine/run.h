@@ -8,8 +8,8 @@
 #include "engine/run_state.h"
 
 /*
- * Performs the run, whose lock the process holds: takes the lock, executes its batches, records the
- * outcome and gives the lock of the job and that of the run back. Does not raise for what the job does.
+ * Performs a run; the process already holds the lock of the run. Takes the lock of the job, executes the batches,
+ * records the outcome and gives both locks back. Does not raise errors of the job.
  */
 extern void sweep_run_perform(SweepRun *run);
 

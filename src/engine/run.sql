@@ -1,11 +1,10 @@
 --
 -- Runs: the tables with their states, which of them may start, and the functions that start and cancel them.
 --
--- A run is a row of sweep.run_live while it waits and runs, written in the transactions of its batches.
--- Once it has ended it is moved to sweep.run_history, which the engine never waits for: a lock on the
--- history delays the history and nothing else. The view sweep.runs shows both.
+-- A run is a row of sweep.run_live while it waits and runs, written in the transactions of its batches. Once it has ended it is moved to
+-- sweep.run_history, which the engine never waits for: a lock on the history delays only the history. The view sweep.runs shows both.
 --
--- Domains and not constraints of the table: a constraint would be planned anew by the UPDATE of every batch.
+-- Domains are used instead of constraints of the table, because the UPDATE of every batch would plan a constraint anew.
 CREATE DOMAIN sweep.run_trigger AS text
 	CONSTRAINT run_trigger_check CHECK (VALUE IN ('schedule', 'manual', 'parent', 'retry', 'catch_up'));
 COMMENT ON DOMAIN sweep.run_trigger IS 'what caused a run';
@@ -48,8 +47,8 @@ CREATE TABLE sweep.run_live (
 	error       text,
 	begun       bigint
 ) WITH (fillfactor = 50);
--- The runs of a job are ordered by a number that they draw when they begin. A clock does not decide: it may be set back, or be that of
--- another server. Nor does run_id, which is the order in which they were queued.
+-- The runs of a job are ordered by a number that they draw when they begin. A clock cannot order them, because it may be set back, or
+-- be the clock of another server. The run_id cannot either, because it is the order in which runs were queued.
 CREATE SEQUENCE sweep.run_begun_seq OWNED BY sweep.run_live.begun;
 -- With these indexes the scheduler finds what it has to do without reading the runs that are not due yet. A batch or the end of a
 -- run changes no column of an index, because each change would add an entry to every index. For the same reason pid IS NOT NULL
@@ -84,13 +83,12 @@ COMMENT ON VIEW sweep._run IS 'all runs, for functions that look one up by its n
 
 CREATE FUNCTION sweep._elapsed(started_at timestamptz, finished_at timestamptz) RETURNS interval
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	-- An interval has room for what lies between any two moments since 2000.
+	-- An interval can hold the time between any two moments since 2000.
 	RETURN CASE WHEN pg_catalog.isfinite(started_at) AND pg_catalog.isfinite(finished_at) AND least(started_at, finished_at) >= '2000-01-01 00:00Z' THEN finished_at - started_at END;
 COMMENT ON FUNCTION sweep._elapsed(timestamptz, timestamptz) IS 'the time from one to the other; NULL when there is no interval for it';
 
--- A security barrier, like all views: ../api/README.md has the reason. For a reader without the right to see all rows, the history is
--- read along the index of run_as.
--- Without a recursive query, which Citus refuses beside a distributed table.
+-- A security barrier, like all views: ../api/README.md has the reason. For a reader without the right to see all rows, the history is read
+-- along the index of run_as. There is no recursive query, because Citus refuses one together with a distributed table.
 CREATE VIEW sweep.runs WITH (security_barrier) AS
 	SELECT r.run_id, r.job, r.args, r.trigger, r.attempt, r.due_at, r.started_at, r.finished_at, r.status, r.stop_reason, r.batches, r.rows, r.rescued,
 			r.quarantined, r.braked_ms, r.cursor, r.detail, r.sqlstate, r.error, r.pid, r.run_as, r.bucket, r.shares_left, r.parent_run_id, r.hook_depth
@@ -99,7 +97,7 @@ CREATE VIEW sweep.runs WITH (security_barrier) AS
 			UNION ALL SELECT h.* FROM pg_catalog.pg_roles AS m CROSS JOIN LATERAL (SELECT * FROM sweep.run_history o WHERE o.run_as = m.rolname::pg_catalog.text COLLATE "default" OFFSET 0) AS h
 				WHERE NOT (SELECT sweep._may_see(NULL)) AND sweep._may_see(m.rolname::pg_catalog.text)) AS r
 		OFFSET 0;
-COMMENT ON VIEW sweep.runs IS 'runs: waiting, running and ended; one sees those of the roles one is a member of, or all of them as sweep_monitor';
+COMMENT ON VIEW sweep.runs IS 'runs: waiting, running and ended; a role sees the runs of roles that it is a member of, a member of sweep_monitor all of them';
 
 DO $$
 DECLARE
@@ -134,7 +132,7 @@ COMMENT ON COLUMN sweep._run.begun IS 'number drawn when it had its lock, which 
 CREATE FUNCTION sweep._is_retried(status text, stop_reason text, attempt int, max_attempts int) RETURNS boolean
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
-	-- A run that made no progress would make none when it is tried again.
+	-- A run that made no progress would make no progress in another attempt either.
 	SELECT status IN ('failed', 'lost') AND stop_reason IS DISTINCT FROM 'no_progress' AND attempt < max_attempts
 $$;
 COMMENT ON FUNCTION sweep._is_retried(text, text, int, int) IS 'whether a run that has ended so is tried again';
@@ -146,7 +144,7 @@ COMMENT ON FUNCTION sweep._run_is_alive(bigint) IS 'whether a process holds the 
 
 CREATE FUNCTION sweep._lock_number(role oid, key text) RETURNS bigint
 	LANGUAGE c STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'sweep_lock_number';
-COMMENT ON FUNCTION sweep._lock_number(oid, text) IS 'number of the lock of the role with this lock_key, (classid, objid) in pg_locks; another one after each start of the server';
+COMMENT ON FUNCTION sweep._lock_number(oid, text) IS 'number of the lock of the role with this lock_key, (classid, objid) in pg_locks; changes with each start of the server';
 
 -- The high COST makes the planner call it after all other conditions: when it returns true, the scheduler looks again soon.
 CREATE FUNCTION sweep._lock_is_held(role oid, key text, shared boolean) RETURNS boolean
@@ -173,7 +171,7 @@ BEGIN
 		WHEN NOT EXISTS (SELECT FROM sweep.run_live r WHERE r.run_id = _lock_waiting_run.run_id AND r.status = 'waiting') THEN false END;
 END
 $$;
-COMMENT ON FUNCTION sweep._lock_waiting_run(bigint) IS 'locks the row of a run that waits; false when it does not wait any more, NULL when somebody else has locked it';
+COMMENT ON FUNCTION sweep._lock_waiting_run(bigint) IS 'locks the row of a waiting run; false when it does not wait any more, NULL when another session has locked it';
 
 -- ------------------------------------------------------------------ starts
 CREATE FUNCTION sweep._startable_runs(at timestamptz)
@@ -205,8 +203,8 @@ BEGIN
 			-- The row is not locked, for example by a session that is cancelling the run: the process of the run would have to wait.
 			-- xmax is tested first, because hardly any row has ever been locked.
 			AND (r.xmax = 0 OR sweep._lock_waiting_run(r.run_id)))
-	-- One run of those that wait for the same lock. Per role, as many runs as could start and 100 more: so the runs of one job or
-	-- role do not hide those of others. The columns that their owners write (args) are left out.
+	-- Only one of the runs that wait for the same lock is listed, and per role 100 more than could start, so that the runs of one
+	-- job or role do not hide those of others. The columns that their owners write (args) are left out.
 	SELECT w.run_id, w.job, w.run_as, w.drained_rows FROM (SELECT f.*, pg_catalog.row_number() OVER (PARTITION BY f.run_as ORDER BY f.priority DESC, f.due_at, f.run_id) AS nth
 			FROM ready f WHERE (f.trial = 1 OR NOT f.suspect) AND (NOT f.takes_turns
 				OR (f.turn = 1 OR f.divided) AND sweep._lock_is_held(sweep._role_oid(f.run_as), f.lock_key, f.divided) IS NOT TRUE)) AS w
@@ -223,7 +221,7 @@ BEGIN
 	RETURN least((SELECT pg_catalog.min(s.next_start) FROM sweep.job_state s WHERE pg_catalog.isfinite(s.next_start)
 			AND sweep._is_home(s.system_identifier, s.database) AND s.all_paused_at IS NULL AND NOT EXISTS (SELECT FROM sweep.control)),
 		(SELECT pg_catalog.min(r.due_at) FROM sweep.run_live r WHERE r.status = 'waiting' AND r.pid IS NULL AND r.due_at > listed_at AND pg_catalog.isfinite(r.due_at)),
-		-- A run waits because of a crash, for a moment or for others.
+		-- A run may wait because of a crash: until a moment, or for other suspects.
 		(SELECT pg_catalog.clock_timestamp() + interval '1 s' FROM sweep.job_state s WHERE s.crashes BETWEEN 1 AND 2
 			AND EXISTS (SELECT FROM sweep.run_live r WHERE r.job = s.job AND r.status = 'waiting' AND r.pid IS NULL AND r.due_at <= listed_at) LIMIT 1),
 		-- A session that has locked a run and rolls back wakes no scheduler.
@@ -237,7 +235,7 @@ BEGIN
 			THEN pg_catalog.clock_timestamp() + interval '1 min' END);
 END
 $$;
-COMMENT ON FUNCTION sweep._next_wake(timestamptz) IS 'when the scheduler has to look again that has listed what may start at the given time';
+COMMENT ON FUNCTION sweep._next_wake(timestamptz) IS 'when a scheduler that has listed the startable runs of the given time has to look again';
 
 CREATE FUNCTION sweep._fail_start(run_id bigint, stop_reason text, sqlstate text, error text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -245,8 +243,8 @@ AS $$
 DECLARE
 	problem pg_catalog.text;
 BEGIN
-	-- A run whose row is locked, or of which another share is ending, stays waiting, and the scheduler calls this again. A run that
-	-- no longer waits has ended already.
+	-- If the row of the run is locked, or another share of its job is ending, the run stays waiting, and the scheduler calls this
+	-- again. A run that no longer waits has ended already.
 	IF NOT sweep._may_end(run_id) OR sweep._lock_waiting_run(run_id) IS NOT TRUE THEN
 		RETURN;
 	END IF;
@@ -282,7 +280,7 @@ BEGIN
 	RETURN state.kept_cursor;
 END
 $$;
-COMMENT ON FUNCTION sweep._kept_cursor(text) IS 'where the last run of the job stopped; NULL when it drained, unless the job keeps its cursor for good';
+COMMENT ON FUNCTION sweep._kept_cursor(text) IS 'cursor at which the last run of the job stopped; NULL when the run drained, unless the job always keeps its cursor';
 
 CREATE FUNCTION sweep._run_outcome(caller oid, run_id bigint) RETURNS sweep.run_live
 	LANGUAGE plpgsql STABLE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp

@@ -1,5 +1,5 @@
 --
--- Due moments: which jobs are due, and what is queued for them.
+-- Due moments: which jobs are due, and the runs that are queued for them.
 --
 CREATE FUNCTION sweep._insert_scheduled(j sweep.job_definition, due timestamptz, trigger text, ignore_overlap boolean) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
@@ -59,7 +59,7 @@ BEGIN
 	RETURN false;
 END
 $$;
-COMMENT ON FUNCTION sweep._has_run(sweep.job_definition, timestamptz, timestamptz) IS 'whether a moment of the schedule had its run before the clock was set back, and has none again';
+COMMENT ON FUNCTION sweep._has_run(sweep.job_definition, timestamptz, timestamptz) IS 'whether a moment of the schedule had its run before the clock was set back, and does not run a second time';
 
 CREATE FUNCTION sweep._enqueue_job(j sweep.job_definition, s sweep.job_state, at timestamptz) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -98,7 +98,7 @@ BEGIN
 	PERFORM sweep._reschedule(j.name, at, queued);
 END
 $$;
-COMMENT ON FUNCTION sweep._enqueue_job(sweep.job_definition, sweep.job_state, timestamptz) IS 'queues what a due job missed and is due for, and sets its next moment';
+COMMENT ON FUNCTION sweep._enqueue_job(sweep.job_definition, sweep.job_state, timestamptz) IS 'queues runs for the missed and due moments of a job, and sets its next moment';
 
 -- The scheduler decides about many jobs at a time and needs none of their long texts. A new setting that can be large is dropped here.
 CREATE FUNCTION sweep._job_frame(name text) RETURNS sweep.job_definition
@@ -119,10 +119,10 @@ BEGIN
 	RETURN j;
 END
 $$;
-COMMENT ON FUNCTION sweep._job_frame(text) IS 'the job without what can be large: sql, batch_sql, args, hooks, description';
+COMMENT ON FUNCTION sweep._job_frame(text) IS 'the job without its large columns: sql, batch_sql, args, hooks, description';
 
--- The number of jobs is limited, so that runs that may start need not wait for long. The roles take turns: the oldest moment of each
--- role comes first, then the second ones. Thousands of jobs of one role do not delay the jobs of other roles.
+-- The number of jobs is limited, so that startable runs do not wait for long. The roles take turns: the oldest moment of each role
+-- comes first, then the second ones. Thousands of jobs of one role do not delay the jobs of other roles.
 CREATE FUNCTION sweep._enqueue_due(at timestamptz, most int) RETURNS int
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -188,4 +188,4 @@ BEGIN
 	RETURN counted >= seen;
 END
 $$;
-COMMENT ON FUNCTION sweep._enqueue_reboot() IS 'queues the @reboot jobs, once per start of the server; false when somebody has locked some of them';
+COMMENT ON FUNCTION sweep._enqueue_reboot() IS 'queues the @reboot jobs, once per start of the server; false when another session has locked some of them';

@@ -1,10 +1,10 @@
 --
--- How runs end when they cannot say so themselves, what follows from an end, and the history.
+-- Ends runs that cannot record their own end, queues retries, and moves ended runs to the history.
 --
 CREATE FUNCTION sweep._retry(run_id bigint) RETURNS void
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
-	-- A share that failed has queued those that follow it; one that was lost has not.
+	-- A share that failed has queued the next shares itself; a share that was lost has not.
 	INSERT INTO sweep.run_live (job, run_as, args, trigger, attempt, bucket, shares_left, parent_run_id, hook_depth, due_at)
 		SELECT r.job, r.run_as, r.args, 'retry', r.attempt + 1, r.bucket, r.shares_left * (r.status = 'lost')::int, r.run_id, r.hook_depth,
 			pg_catalog.clock_timestamp() + interval '1 s' * (r.attempt ^ 4 + 15 + pg_catalog.floor(pg_catalog.random() * 10 * (r.attempt + 1)))
@@ -13,8 +13,8 @@ AS $$
 $$;
 COMMENT ON FUNCTION sweep._retry(bigint) IS 'queues the next attempt of a run that failed or was lost, with the backoff of Sidekiq';
 
--- A run that a subscription has brought is ended by the database that it comes from: a row that was moved to the history here would be in
--- the way of the row that is moved there, and end the replication.
+-- A replicated run is ended by the database that it comes from. If it were moved to the history here, the row that arrives when it is
+-- moved there would be a duplicate, and end the replication.
 CREATE FUNCTION sweep._is_subscriber() RETURNS boolean
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -39,7 +39,7 @@ BEGIN
 	RETURN counted;
 END
 $$;
-COMMENT ON FUNCTION sweep._cancel_orphans(timestamptz) IS 'ends what was queued while its job was dropped or given to another role, as far as it is due; returns how many';
+COMMENT ON FUNCTION sweep._cancel_orphans(timestamptz) IS 'ends due runs that were queued while their job was dropped or given to another role; returns how many';
 
 CREATE FUNCTION sweep._mark_lost() RETURNS int
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
@@ -50,7 +50,7 @@ DECLARE
 	counted int := 0;
 BEGIN
 	PERFORM sweep._cancel_orphans(pg_catalog.clock_timestamp());
-	-- In a copy of a database the run is cancelled and not lost: it goes on in the database that was copied.
+	-- In a copy of a database the run is cancelled and not lost, because it goes on in the original database.
 	FOR gone IN SELECT r.run_id, r.status, r.job, r.run_as, CASE WHEN pg_catalog.pg_postmaster_start_time() > r.started_at
 				THEN pg_catalog.format('the server was restarted while process %s performed the run', r.pid)
 				ELSE pg_catalog.format('process %s has ended without an outcome: it was terminated, or the server went down', r.pid) END AS reason, CASE WHEN (SELECT sweep._is_home(s.system_identifier, s.database) IS NOT TRUE
@@ -58,7 +58,7 @@ BEGIN
 			FROM sweep.run_live r WHERE r.pid IS NOT NULL AND r.status IN ('waiting', 'running') AND NOT sweep._run_is_alive(r.run_id)
 			ORDER BY r.job, r.run_id FOR UPDATE OF r SKIP LOCKED LOOP
 		CONTINUE WHEN NOT sweep._may_end(gone.run_id) OR gone.outcome = 'cancelled' AND sweep._is_subscriber();
-		-- The effect of such a job is not committed with the record of its run.
+		-- The changes of a job with sql are not committed together with the row of its run.
 		again := CASE WHEN gone.status = 'running' AND EXISTS (SELECT FROM sweep.job_definition j WHERE j.name = gone.job AND j.sql IS NOT NULL)
 			THEN 'All of its statements may have been executed; the next run begins with the first one.' END;
 		UPDATE sweep.run_live AS r SET status = gone.outcome, stop_reason = gone.outcome, finished_at = pg_catalog.clock_timestamp(),
@@ -83,7 +83,7 @@ CREATE FUNCTION sweep._prune(job text, run_as text, status text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	-- A query of its own: FOR UPDATE would also lock the rows that OFFSET leaves out, and each row lock is a write.
+	-- This is a separate query, because FOR UPDATE would also lock the rows that OFFSET leaves out, and each row lock is a write.
 	youngest constant bigint := (SELECT k.run_id FROM sweep.run_history k
 		WHERE k.job = _prune.job AND k.run_as = _prune.run_as AND k.status = _prune.status ORDER BY k.run_id DESC
 		OFFSET pg_catalog.current_setting('pg_sweep.history_per_job')::int LIMIT 1);
@@ -119,7 +119,7 @@ AS $$
 DECLARE
 	late pg_catalog.record;
 BEGIN
-	-- A clock that was wrong by so much has had the wrong moments: all of them are due by the new one.
+	-- If the clock was wrong by so much, the moments are wrong: all of them are set by the new clock.
 	IF back > interval '3 h' THEN
 		UPDATE sweep.job_state AS s SET last_due = NULL FROM (SELECT o.job FROM sweep.job_state o
 			WHERE o.last_due > at FOR UPDATE SKIP LOCKED) AS free WHERE s.job = free.job;
@@ -139,7 +139,7 @@ BEGIN
 	END LOOP;
 END
 $$;
-COMMENT ON FUNCTION sweep._mend_clock(timestamptz, interval) IS 'brings forward what is due later than its schedule says, of a clock that was set back by so much';
+COMMENT ON FUNCTION sweep._mend_clock(timestamptz, interval) IS 'brings forward jobs that are due later than their schedule says; the clock was set back by so much';
 
 CREATE FUNCTION sweep._archivable_jobs(OUT free text[], OUT locked boolean)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
@@ -147,7 +147,8 @@ AS $$
 DECLARE
 	ended pg_catalog.text[];
 BEGIN
-	-- From one job to the next in the index, however many runs of it there are; those that wait for longest first.
+	-- The recursion goes from one job to the next in the index, however many runs a job has; the jobs that have
+	-- waited for longest come first.
 	WITH RECURSIVE step AS (
 		(SELECT r.job, r.run_id FROM sweep.run_live r WHERE r.pid IS NOT NULL AND r.finished_at IS NOT NULL ORDER BY r.job, r.run_id LIMIT 1)
 		UNION ALL
@@ -163,10 +164,11 @@ BEGIN
 	locked := coalesce(pg_catalog.cardinality(free), 0) < coalesce(pg_catalog.cardinality(ended), 0);
 END
 $$;
-COMMENT ON FUNCTION sweep._archivable_jobs() IS 'the jobs of which runs have ended, their states locked for us, and whether some are locked by others';
+COMMENT ON FUNCTION sweep._archivable_jobs() IS 'the jobs with ended runs, whose states it locks, and whether other sessions have locked some';
 
--- A job that has not done all stays: in a restored database, where the history is missing, or because its run has failed; and so does one
--- that was altered to be another one, with which tables may go: to drop these may take long, or fail, and this is the scheduler.
+-- A job that has not completed its work stays: in a restored database, where the history is missing, or because its run has failed. A job
+-- that was altered to be of another kind also stays, because tables may be dropped with it, which may take long or fail, and this runs in
+-- the scheduler.
 CREATE FUNCTION sweep._drop_jobs_without_history() RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -176,12 +178,12 @@ BEGIN
 	FOR ended IN SELECT j.name FROM sweep.job_definition j JOIN sweep.job_state s ON s.job = j.name
 			WHERE s.goes_with_history AND j.step IN ('sweep.delete_step', 'sweep.update_step') AND s.drained_rows IS NOT NULL AND sweep._is_home(s.system_identifier, s.database)
 				AND NOT EXISTS (SELECT FROM sweep.run_history h WHERE h.job = j.name) FOR UPDATE OF j, s SKIP LOCKED LOOP
-		-- Asked when it is locked: a session may just have started it.
+		-- Checked after the job is locked, because a session may just have started it.
 		PERFORM sweep._remove_job(ended) WHERE NOT EXISTS (SELECT FROM sweep.run_live r WHERE r.job = ended);
 	END LOOP;
 END
 $$;
-COMMENT ON FUNCTION sweep._drop_jobs_without_history() IS 'drops jobs that were made for one run, when nothing is remembered of it any more';
+COMMENT ON FUNCTION sweep._drop_jobs_without_history() IS 'drops jobs that were made for one run when the history of that run is gone';
 
 CREATE FUNCTION sweep._archive_runs(age_out boolean) RETURNS int
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
@@ -230,7 +232,7 @@ BEGIN
 				ORDER BY k.finished_at LIMIT 10000 FOR UPDATE SKIP LOCKED) AS old
 			WHERE h.run_id = old.run_id;
 		PERFORM sweep._drop_jobs_without_history();
-		-- An item whose next try is so long overdue is no longer picked by its job.
+		-- If the next try of an item is so long overdue, its job no longer picks it.
 		DELETE FROM sweep.quarantined_item AS q USING (SELECT o.job, o.item_hash FROM sweep.quarantined_item o
 				WHERE o.next_try < pg_catalog.clock_timestamp() - pg_catalog.current_setting('pg_sweep.history_max_age')::interval FOR UPDATE SKIP LOCKED) AS old
 			WHERE q.job = old.job AND q.item_hash = old.item_hash;
@@ -259,7 +261,7 @@ CREATE FUNCTION sweep._wait_outcome(caller oid, run_id bigint, OUT job text, OUT
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	-- Asked before the rows are read: a process that is gone by now has written all that it queues.
+	-- Checked before the rows are read: a process that has ended by now has committed all runs that it queues.
 	alive bigint[] := ARRAY(SELECT p.run_id FROM sweep._running() p);
 	asked sweep.run_live := sweep._run_outcome(caller, run_id);
 	begun boolean;
@@ -268,7 +270,7 @@ BEGIN
 		share AS (
 			SELECT _wait_outcome.run_id
 			UNION ALL
-			-- A retry is not waited for: the run it repeats has failed.
+			-- A retry is not waited for, because the run that it repeats has failed.
 			SELECT e.run_id FROM share s JOIN everything e ON e.parent_run_id = s.run_id
 				WHERE e.job = asked.job AND e.run_as = asked.run_as AND e.trigger <> 'retry'),
 		-- A share that found no bucket has left them to others.
@@ -289,4 +291,4 @@ BEGIN
 	reason := asked.detail ->> 'reason';
 END
 $$;
-COMMENT ON FUNCTION sweep._wait_outcome(oid, bigint) IS 'what came of a run and, if it has divided its job, of all shares of that, and which of them says so; their processes are done with it when it has ended';
+COMMENT ON FUNCTION sweep._wait_outcome(oid, bigint) IS 'the outcome of a run (if it has divided its job, of all shares), and the run that decides it; an ended run no longer has a process';

@@ -2,14 +2,13 @@
  * run_row.c
  *		The row of a run in sweep.run_live.
  *
- * Called by call.c, run.c and bucket_run.c when a run begins or is skipped, and by batch.c for each batch: no
- * other file writes into the row. Begin and batches are written in place, without SQL. A fresh process
- * has no plans and hardly any caches: it would parse and plan an UPDATE for longer than the engine needs for all else
- * between sweep.start and the first batch. An UPDATE by ctid doubles the instructions of an empty batch, and adds a sixth to
- * those of a short run (make check-cost; room's README).
+ * Called by call.c, run.c and bucket_run.c when a run begins or is skipped, and by batch.c for each batch: no other file writes into the
+ * row. The begin and the batches are written at the row's place (ctid), without SQL. A new process has no plans and hardly any caches:
+ * parsing and planning an UPDATE would take longer than all other work of the engine between sweep.start and the first batch. An UPDATE by
+ * ctid doubles the instructions of an empty batch, and adds a sixth to those of a short run (make check-cost; room's README).
  *
- * The values are within their domains, so an UPDATE would do no more. A statement, which searches and waits, does what is
- * out of the ordinary: the row has moved, another transaction changes it, the table has other columns or a trigger.
+ * The values are valid for their domains, so an UPDATE would do nothing else. A statement, which searches and waits, is used in all other
+ * cases: the row has moved, another transaction changes it, or the table has other columns or a trigger.
  */
 #include "postgres.h"
 
@@ -72,7 +71,7 @@ SweepStatement sweep_archive_sql = {
 	.text = "SELECT sweep._mark_lost(), sweep._archive_runs($1), CASE WHEN $1 THEN sweep._cancel_orphans('infinity') END",
 	.types = {BOOLOID}};
 
-/* Free bytes of a page up to which its dead versions are removed. */
+/* A page with fewer free bytes than this is pruned. */
 #define SCARCE_SPACE (BLCKSZ / 4)
 
 /* The columns of sweep.run_live, in their order. */
@@ -107,7 +106,7 @@ typedef enum SweepRunColumn
 	RUN_COLUMN_COUNT
 } SweepRunColumn;
 
-/* New values of columns; those that are not set keep theirs. All zero at first. */
+/* New values of columns; columns that are not set keep their values. Initialized with zeroes. */
 typedef struct SweepRunChange
 {
 	NullableDatum columns[RUN_COLUMN_COUNT];
@@ -144,7 +143,7 @@ sweep_run_row_start(SweepRun *run)
 	return set_started(run) || (!is_locked(run) && update_started(run));
 }
 
-/* Without SQL, at the place where the scheduler saw the row. */
+/* Sets the row to running without SQL, at the place where the scheduler saw it. */
 static bool
 set_started(SweepRun *run)
 {
@@ -165,8 +164,8 @@ set_started(SweepRun *run)
 }
 
 /*
- * Wherever the row is now; a session always searches for it. If the job has another role now, the row waits for a process of
- * that role.
+ * Sets the row to running by a statement, which finds it at any place; a session always does this. If the job has another
+ * role now, the row waits for a process of that role.
  */
 static bool
 update_started(SweepRun *run)
@@ -188,7 +187,7 @@ void
 sweep_run_row_save(SweepRun *run)
 {
 	SweepRunChange change = {0};
-	/* An error in a session, as for any other change; the run of a worker is recorded in any case. */
+	/* In a session a read-only transaction is an error, as for any change; the run of a worker is recorded nevertheless. */
 	bool		read_only = sweep_sql_in_call() && XactReadOnly;
 
 	set(&change, RUN_COLUMN_BATCHES, Int32GetDatum((int32) Min(run->next.loop.batches, PG_INT32_MAX)));
@@ -217,13 +216,13 @@ set_outcome(SweepRunChange *change, const SweepRun *run)
 }
 
 /*
- * By place, not by key: with an old snapshot around, a look-up by key would walk all versions of the row that earlier batches
- * have left behind.
+ * By place, not by key: while an old snapshot is held, a look-up by key would step over all versions of the row that earlier
+ * batches have left.
  */
 static void
 save_by_statement(SweepRun *run, const SweepRunChange *change)
 {
-	/* In the order of the parameters from $3 on; a column that is not set is NULL there. */
+	/* In the order of the parameters from $3 on; for a column that is not set the parameter is NULL. */
 	static const SweepRunColumn columns[] = {
 		RUN_COLUMN_BATCHES, RUN_COLUMN_ROWS, RUN_COLUMN_CURSOR, RUN_COLUMN_DETAIL, RUN_COLUMN_STATUS, RUN_COLUMN_STOP_REASON,
 		RUN_COLUMN_SQLSTATE, RUN_COLUMN_ERROR, RUN_COLUMN_RESCUED, RUN_COLUMN_QUARANTINED,
@@ -284,7 +283,7 @@ sweep_run_row_fail(SweepRun *run)
 	(void) sweep_sql_execute(&sweep_fail_start_sql, values, run->error != NULL ? NULL : "  nn");
 }
 
-/* A worker does not wait for a session that keeps the row locked: the scheduler starts another worker when it is free. A session waits. */
+/* Whether another session has locked the row. A worker does not wait for that session: the scheduler starts another worker later. A session waits. */
 static bool
 is_locked(const SweepRun *run)
 {
@@ -308,15 +307,15 @@ set_jsonb(SweepRunChange *change, SweepRunColumn column, const Jsonb *value)
 }
 
 /*
- * Changes the row at *place if it is the row of the run and has that status, and sets *place to its new version. False, and
- * nothing done, when it is not there or another transaction changes it.
+ * Changes the row at *place if it is the row of the run and has that status, and sets *place to its new version. Otherwise
+ * false, also when another transaction changes it, and nothing is done.
  */
 static bool
 change_row(ItemPointer place, int64 run_id, const char *status, const SweepRunChange *change)
 {
 	Relation	table = table_open(sweep_extension()->run_table, RowExclusiveLock);
 	TupleTableSlot *row = table_slot_create(table, NULL);
-	/* Not the snapshot of the transaction: an isolation level of the job's role must not keep the run from being recorded. */
+	/* The latest snapshot is used, because an isolation level of the job's role must not keep the run from being recorded. */
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	bool		changed = false;
 
@@ -342,8 +341,8 @@ change_row(ItemPointer place, int64 run_id, const char *status, const SweepRunCh
 }
 
 /*
- * A read by place does not tidy the page. Full of dead versions it would make the next version go to another page, with an entry in
- * the index, and the table grow until it is vacuumed.
+ * A read by place does not prune the page. If it were full of dead versions, the next version would go to another page, with new
+ * index entries, and the table would grow until it is vacuumed.
  */
 static void
 prune_page(Relation table, BlockNumber block)
@@ -353,7 +352,7 @@ prune_page(Relation table, BlockNumber block)
 	if (table->rd_tableam != GetHeapamTableAmRoutine())
 		return;
 	buffer = ReadBuffer(table, block);
-	/* Only a hint: PostgreSQL itself looks without a lock. */
+	/* The check is only a hint, so it needs no lock, as in PostgreSQL itself. */
 	if (PageGetHeapFreeSpace(BufferGetPage(buffer)) < SCARCE_SPACE)
 		sweep_heap_page_prune(table, buffer);
 	ReleaseBuffer(buffer);
@@ -384,7 +383,7 @@ replace_row(Relation table, ItemPointer place, Snapshot snapshot, TupleTableSlot
 	if (result == TM_Ok)
 	{
 		*place = new_row->tts_tid;
-		/* The run begins, the new version is on another page, or an index of the user has a column that has changed. */
+		/* This is so when the run begins, when the new version is on another page, or when an index of a user has a changed column. */
 		if (update_indexes != TU_None)
 		{
 			SweepIndexes indexes;

@@ -1,6 +1,6 @@
 /*
  * run_state.h
- *		One run of one job, as all files of the engine see it.
+ *		The data of one run, which all files of the engine share.
  */
 #ifndef SWEEP_RUN_STATE_H
 #define SWEEP_RUN_STATE_H
@@ -18,16 +18,16 @@
 #include "storage/itemptr.h"
 #include "utils/hsearch.h"
 
-/* Changed by a batch in memory; it becomes the state of the run once the batch is committed. */
+/* State that a batch changes in memory; it becomes the state of the run when the batch is committed. */
 typedef struct SweepRunState
 {
 	SweepLoop	loop;
 	Jsonb	   *cursor;
 	Jsonb	   *detail;
-	ItemPointerData tid;		/* where the row of the run is */
+	ItemPointerData tid;		/* place of the row of the run */
 	int64		rescued;
 	int64		quarantined;
-	int64		braked_us;		/* spent between batches on purpose */
+	int64		braked_us;		/* time of all pauses between batches */
 	SweepRunaway runaway;
 } SweepRunState;
 
@@ -35,12 +35,12 @@ typedef struct SweepRunState
 typedef struct SweepBuckets
 {
 	char	   *store_name;
-	char	   *function_name;	/* returns their current number; NULL = all of the job */
-	Jsonb	   *args;			/* for that function */
+	char	   *function_name;	/* returns their current number; NULL = the job has a fixed number */
+	Jsonb	   *args;			/* args for that function */
 	char	   *delay;			/* children: interval after which their shares are due */
 	SweepStep  *function;
-	int32		count;			/* when the run began */
-	SweepFence	fence;			/* store and request; of the run's own job, its bucket as well */
+	int32		count;			/* their number when the run began */
+	SweepFence	fence;			/* store and request; for the run's own job also its bucket */
 } SweepBuckets;
 
 /* The C type of each kind of setting. */
@@ -58,7 +58,7 @@ typedef struct SweepBuckets
 
 typedef struct SweepWatch SweepWatch;
 
-/* The statement timeout of a worker, for the code of the job that is or was executed last. */
+/* State of the statement timeout of a worker, for the latest call of the job's code. */
 typedef enum SweepStatementTimer
 {
 	STATEMENT_UNTIMED,
@@ -70,24 +70,24 @@ typedef enum SweepStatementTimer
 typedef enum SweepRunStage
 {
 	RUN_WAITING,				/* its row waits */
-	RUN_PUT_BACK,				/* its row waits on, for another process: another session has the lock */
-	RUN_BEGUN,					/* its row says that it is in progress, or has ended before it was */
+	RUN_PUT_BACK,				/* its row still waits, for another process, because the lock is held */
+	RUN_BEGUN,					/* its row says that it is in progress, or that it has ended without a begin */
 	RUN_ENDING,					/* its last batch is committed, its outcome is being recorded */
-	RUN_ENDED,					/* the outcome is recorded, or there is no row for it */
+	RUN_ENDED,					/* the outcome is recorded, or there is no row to record it in */
 } SweepRunStage;
 
 /* The current transaction of a run. */
 typedef struct SweepRunTransaction
 {
-	bool		records_only;	/* it executes nothing of the job */
-	bool		another_ends;	/* it has recorded nothing: another share of the job is ending */
+	bool		records_only;	/* it executes no code of the job */
+	bool		another_ends;	/* it recorded nothing, because another share of the job is ending */
 	int			awaited;		/* the confirmation that its commit waits for, see remote.h */
 } SweepRunTransaction;
 
-/* When the run did what; monotonic clock. */
+/* Times of the run, by the monotonic clock. */
 typedef struct SweepRunTimes
 {
-	int64		work_started_us;	/* its first batch */
+	int64		work_started_us;	/* begin of its first batch */
 	int64		batch_started_us;
 	int64		last_batch_us;	/* duration */
 	int64		braked_batches;	/* number of batches when the last pause began */
@@ -95,13 +95,13 @@ typedef struct SweepRunTimes
 
 typedef struct SweepRun
 {
-	/* Definition, as it was when the run was started; see definition.c */
+	/* Definition at the start of the run; see definition.c */
 	int64		run_id;
 	char	   *job;
 	SWEEP_JOB_SETTINGS(SWEEP_DECLARE_SETTING)
 	SWEEP_RUN_SETTINGS(SWEEP_DECLARE_SETTING)
-	SweepExtension extension;	/* where the scheduler has found it */
-	bool		unread;			/* in the scheduler: too large for it, the run reads its definition itself */
+	SweepExtension extension;	/* OIDs that the scheduler has found */
+	bool		unread;			/* in the scheduler: the definition is too large for the slot, and the run reads it itself */
 	TimestampTz as_of;			/* fixed by the args; 0 = the clock */
 
 	/* State */
@@ -110,13 +110,13 @@ typedef struct SweepRun
 	SweepRunState next;
 	SweepRunTransaction txn;
 	SweepRunTimes times;
-	bool		as_user;		/* its role was sweep_user when it began, and it runs while it is */
-	uint64		role_checked_at;	/* sweep_role_changes() then; 0 = not yet */
-	int			conflicts;		/* tries of a batch of one row that failed by other transactions, in a row */
+	bool		as_user;		/* its role was a member of sweep_user at the begin, and must remain one */
+	uint64		role_checked_at;	/* sweep_role_changes() at the last check of the role; 0 = not yet */
+	int			conflicts;		/* successive tries of a batch of one row that failed by conflicts */
 	bool		is_share;		/* it was begun as a share of a divided job */
-	bool		ends_apart;		/* its outcome is recorded in a transaction of its own, which sees what others have committed */
+	bool		ends_apart;		/* its outcome is recorded in a transaction of its own, which sees all earlier commits */
 	bool		no_progress;	/* pick has returned an item twice, or batches report rows without an end */
-	ErrorData  *endless;		/* the error of the second case */
+	ErrorData  *endless;		/* the error for batches without an end */
 	bool		has_quarantine; /* items of the job are in sweep.quarantine */
 
 	/* Outcome */
@@ -127,17 +127,17 @@ typedef struct SweepRun
 	bool		unreplicated;	/* the last commit that waited for a standby was not confirmed by it */
 
 	/* Support */
-	SweepLock	lock;			/* of the job, or of its shares together */
+	SweepLock	lock;			/* of the job; shared by its shares */
 	SweepStep  *step;
 	SweepStep  *pick;
 	SweepStep  *rescue;
-	SweepWatch *watch;			/* what it works on, once it may be endless; see watch.c */
+	SweepWatch *watch;			/* its tables, once it may be endless; see watch.c */
 	HTAB	   *seen;			/* item jobs: hashes of the items that this run has picked */
 	SweepBuckets *buckets;		/* of a divided job, once it is opened */
 	SweepTxnHook *hooks;		/* of its transactions */
 	SweepSlot  *slot;
 	char	   *synchronous_commit; /* of the session, or the job */
-	SweepMeaning *meaning;		/* with which each call of the job's code begins; NULL = there was none */
+	SweepMeaning *meaning;		/* session state that is restored before each call of the job's code; NULL = no call yet */
 	bool		environment_failed; /* the settings of the job cannot be set */
 	SweepStatementTimer statement_timer;
 	MemoryContext context;

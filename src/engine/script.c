@@ -1,21 +1,21 @@
 /*
  * script.c
- *		Executes the statements of a job with sql, once, as psql would execute them from a file.
+ *		Executes the statements of a job with sql once, as psql executes a file.
  *
- * Called by run.c, in a worker only. In SPI a statement is part of another one: there VACUUM and CREATE INDEX
- * CONCURRENTLY are refused, and a procedure cannot commit. Here each statement is executed as in a session: it is analysed
- * and planned, and a portal without a name executes it as a command of the top level, which may end the transaction that was
- * begun for it and begin others. Nothing of the engine is around it: no SPI, no snapshot, no subtransaction.
+ * Called by run.c, in a worker only. In SPI a statement is part of another one, so VACUUM and CREATE INDEX CONCURRENTLY are
+ * refused, and a procedure cannot commit. Here each statement is executed as in a session: it is analysed and planned, and
+ * an unnamed portal executes it as a top-level command, which may end its transaction and begin others. There is no SPI,
+ * snapshot or subtransaction of the engine around it.
  *
- * The work of a statement is committed before it can be recorded; a crash in between makes a run 'lost' that has done its work.
- * The extension may be altered or dropped meanwhile; each transaction checks first that it is still there.
+ * The work of a statement is committed before it can be recorded; after a crash in between, a run is 'lost' although it has
+ * done its work. The extension may be altered or dropped meanwhile; each transaction checks first that it is still there.
  *
- * The statements have the session for themselves: the settings of the role and of the job, only their own time limits, and
- * a setting of one is in force for the next. The session is reset before the end of the run is recorded. The first error
- * ends the run, and rolls back the transaction block in which it has occurred.
+ * The statements have the settings of the role and of the job and only their own time limits; a setting that one of them
+ * changes is in force for the next one. The session is reset before the end of the run is recorded. The first error ends
+ * the run, and rolls back the transaction block in which it has occurred.
  *
- * Two memory contexts: that of the batch has the parsed statements, a child of it what one statement needs, which outlives
- * the transactions that the statement itself begins and ends.
+ * Memory contexts: the batch context has the parsed statements. A child of it has the data of one statement, and survives
+ * the transactions that the statement begins and ends.
  */
 #include "postgres.h"
 
@@ -43,7 +43,7 @@
 #include "engine/script.h"
 #include "engine/timers.h"
 
-/* Length of a statement that is shown with an error, in bytes. */
+/* Longest part of a statement that is shown with an error, in bytes. */
 #define SHOWN_BYTES 240
 
 typedef struct Script
@@ -53,9 +53,9 @@ typedef struct Script
 	MemoryContext statement_context;
 	char	   *text;			/* of the statement in progress; NULL = none */
 	int64		number;			/* of that statement, from 1 */
-	SweepLoop	committed;		/* the counts when no transaction block was open last */
+	SweepLoop	committed;		/* the counts at the last moment without an open transaction block */
 	char	   *tags[SWEEP_DETAIL_MAX_ELEMENTS];	/* of the first statements */
-	bool		absent;			/* this database has no extension any more */
+	bool		absent;			/* the extension was dropped */
 } Script;
 
 static void script_work(void *arg);
@@ -95,7 +95,7 @@ sweep_script_execute(SweepRun *run)
 	sweep_worker_set("application_name", name);
 }
 
-/* All of the text is parsed before any of it is executed, and each statement analysed when those before it are done. */
+/* The whole text is parsed before the first statement is executed; each statement is analysed after the earlier ones are done. */
 static void
 script_work(void *arg)
 {
@@ -137,7 +137,7 @@ execute_statement(Script *script, RawStmt *statement)
 	memcpy(script->text, run->sql + start, length);
 	script->text[length] = '\0';
 	sweep_worker_report_activity(script->text);
-	/* A run that the statement before has called turns it off. */
+	/* If the statement before has called a run, that run has switched this off. */
 	sweep_worker_watch_postmaster(true);
 	error_context_stack = &callback;
 
@@ -153,13 +153,13 @@ execute_statement(Script *script, RawStmt *statement)
 			meaning = sweep_door_note_meaning(script->statement_context, InvalidOid);
 		sweep_timers_arm_statement(run);
 		execute_at_top_level(run->sql, statement, &completion);
-		/* A statement that writes rows sets nothing by itself: code of other roles has, which its cascades have called. */
+		/* A statement that writes rows changes no settings itself, but code of other roles that its cascades call may have. */
 		if (meaning != NULL)
 			sweep_door_put_back(meaning, run->run_as, GUC_ACTION_SET);
 		sweep_timers_disarm_statement(run);
 		sweep_batch_require_lock(run);
 	}
-	/* Commits, unless the statement has left a block open, or ends the block as the statement has said. */
+	/* Commits unless the statement has left a transaction block open; if it was COMMIT or ROLLBACK, ends the block. */
 	CommitTransactionCommand();
 
 	error_context_stack = callback.previous;
@@ -168,7 +168,7 @@ execute_statement(Script *script, RawStmt *statement)
 		count_statement(script, &completion);
 }
 
-/* By itself or in its WITH. */
+/* Whether the statement or a query of its WITH writes rows. */
 static bool
 writes_rows(const Node *statement)
 {
@@ -184,8 +184,8 @@ writes_rows(const Node *statement)
 }
 
 /*
- * Its result is discarded row by row. The source, the statement and the current memory context outlive all
- * transactions that the statement begins.
+ * Executes a statement and discards its result row by row. The source, the statement and the current memory context
+ * must survive all transactions that the statement begins.
  */
 static void
 execute_at_top_level(const char *source, RawStmt *statement, QueryCompletion *completion)
@@ -201,7 +201,7 @@ execute_at_top_level(const char *source, RawStmt *statement, QueryCompletion *co
 	PortalDrop(portal, false);
 }
 
-/* A command that begins transactions itself must find no snapshot. */
+/* No snapshot may be active for a command that begins transactions itself. */
 static List *
 make_plans(const char *source, RawStmt *statement)
 {
@@ -228,21 +228,21 @@ show_statement(void *arg)
 			   pg_mbcliplen(script->text, length, SHOWN_BYTES), script->text, length > SHOWN_BYTES ? "..." : "");
 }
 
-/* The tag is that of a client, "INSERT 0 5". The statements of a block are committed with it, or not at all. */
+/* The tag is the one that a client gets, "INSERT 0 5". The statements of a transaction block are counted as committed when it ends. */
 static void
 count_statement(Script *script, const QueryCompletion *completion)
 {
 	SweepRun   *run = script->run;
 	bool		has_rows = command_tag_display_rowcount(completion->commandTag);
 	const char *name = GetCommandTagName(completion->commandTag);
-	/* The zero once was the OID of a row. */
+	/* The zero once was the OID of the inserted row. */
 	const char *zero = completion->commandTag == CMDTAG_INSERT ? "0 " : "";
 	const char *tag = has_rows ? psprintf("%s %s" UINT64_FORMAT, name, zero, completion->nprocessed) : name;
 
 	if (script->number <= SWEEP_DETAIL_MAX_ELEMENTS)
 		script->tags[script->number - 1] = MemoryContextStrdup(script->context, tag);
 	sweep_loop_add_rows(&run->state.loop, has_rows ? (int64) completion->nprocessed : 0);
-	/* No limit can end the run here. */
+	/* The return value is ignored, because no limit ends a run with sql. */
 	(void) sweep_loop_end_batch(&run->state.loop, false, 0);
 	run->times.last_batch_us = sweep_monotonic_us() - run->times.batch_started_us;
 	sweep_report_batch(run);
@@ -266,7 +266,7 @@ fail(Script *script, ErrorData *error)
 	sweep_batch_fail(run, error);
 }
 
-/* The first ones only: they are kept in the row of the run. */
+/* Only the first ones are kept, because they are in the row of the run. */
 static void
 note_tags(Script *script)
 {

@@ -8,8 +8,8 @@
 #include "engine/run_state.h"
 
 /*
- * Executes the sql of the job, statement by statement, in a worker. Status and reason of the run say how it ended, its
- * state has the counts; neither is recorded yet. The session is then as before. An error of a statement is not raised.
+ * Executes the sql of the job, statement by statement, in a worker. Afterwards status and reason of the run say how it ended, and its state
+ * has the counts; they are not recorded yet. The session is as it was before. An error of a statement is not raised.
  */
 extern void sweep_script_execute(SweepRun *run);
 

@@ -2,19 +2,19 @@
  * step.c
  *		Calls the functions of a job, or executes its statement.
  *
- * Called by batch.c, items.c, preview.c, bucket_run.c and estimate.c; consumer_turn.c has its handlers checked here. A
- * step is named by text in sweep.job, because a reg* column would keep pg_upgrade from working. It is looked
- * up as a function of exactly one sweep.batch, and the call is made from what was found, never from the text.
- * A batch_sql is the job's own statement; it was checked to be a single one that changes or reads rows.
+ * Called by batch.c, items.c, preview.c, bucket_run.c and estimate.c; consumer_turn.c has its handlers checked here. A step is named by
+ * text in sweep.job, because a reg* column would keep pg_upgrade from working. It is looked up as a function with exactly one argument of
+ * type sweep.batch, and the function that was found is called by its OID, never by the text. A batch_sql is a statement of the job, which
+ * was checked to be a single one that changes or reads rows.
  *
- * There is no statement around the call of a step or a rescue function: to start and end its executor would
- * take as long as a small step itself, and a fresh process would have to plan it first. This file does for a
- * function what a statement would: a snapshot of its own, the right to execute, statistics. A function is looked up again
- * whenever a function has changed, so a run notices a change of its step in its next batch.
+ * A step or a rescue function is called without a statement: starting and ending its executor would take as long as a
+ * small step itself, and a new process would have to plan it first. This file does what a statement would do for a
+ * function: it takes a snapshot, checks the EXECUTE privilege and counts statistics. A function is looked up again
+ * whenever any function has changed, so a run uses a changed step in its next batch.
  *
  * The owner of a function decides what it does, and may replace it at any time. The owner of each function that a job or a
- * consumer names must therefore be able to become its role. This is checked whenever the function is looked up, and again
- * when functions, roles or memberships have changed; never for each batch.
+ * consumer names must therefore be able to SET ROLE to the role of the job or consumer. This is checked whenever the
+ * function is looked up, and again when functions, roles or memberships have changed, but not for each batch.
  */
 #include "postgres.h"
 
@@ -64,19 +64,19 @@ typedef struct Function
 	char	   *name;
 	int			argument_count;
 	uint64		found_at;		/* function_changes when it was looked up; 0 = not yet */
-	FmgrInfo	info;			/* of what was found */
-	MemoryContext info_context; /* what it has compiled or read from the catalogue */
+	FmgrInfo	info;			/* of the function that was found */
+	MemoryContext info_context; /* memory that the function keeps between calls */
 } Function;
 
 struct SweepStep
 {
 	TupleDesc	batch_desc;
-	Function	function;		/* name NULL = anything else, by a plan */
+	Function	function;		/* name NULL = executed by a plan */
 	SweepPlan  *plan;
-	SweepCallee callee;			/* the function that the plan calls; its name NULL = it is a batch_sql */
+	SweepCallee callee;			/* function that the plan calls; name NULL = the plan is a batch_sql */
 };
 
-/* Counts changes that may concern a function, its name or its owner. */
+/* Number of changes that may concern a function, its name or its owner. */
 static uint64 function_changes = 0;
 
 static SweepStep *create_step(MemoryContext context);
@@ -240,7 +240,7 @@ sweep_step_check_callee(SweepCallee *callee)
 	changes = function_changes;
 	if (callee->checked_at == changes)
 		return;
-	/* The statement that calls it raises when it does not exist any more. */
+	/* If the function no longer exists, the statement that calls it raises the error. */
 	found = LookupFuncName(sweep_qualified_name_list(callee->name), 1, &callee->argument, true);
 	if (OidIsValid(found))
 		check_owner(found, callee->name);
@@ -318,11 +318,11 @@ call_function(Function *function, const NullableDatum *arguments, SweepProgress 
 	InitFunctionCallInfoData(*call, &function->info, function->argument_count, InvalidOid, NULL, NULL);
 	memcpy(call->args, arguments, function->argument_count * sizeof(NullableDatum));
 
-	/* It sees what this transaction has done before, and what other sessions have committed until now. */
+	/* The function sees earlier changes of this transaction, and all commits of other sessions until now. */
 	CommandCounterIncrement();
 	PushActiveSnapshot(GetTransactionSnapshot());
 	pgstat_init_function_usage(call, &usage);
-	/* After an error it is looked up anew: its state between calls may not be fit for another one. */
+	/* After an error the function is looked up anew, because its state may not allow another call. */
 	found_at = function->found_at;
 	function->found_at = 0;
 	result = FunctionCallInvoke(call);
@@ -425,7 +425,7 @@ check_owner(Oid function, const char *name)
 			 errhint("See ALTER FUNCTION ... OWNER TO, or grant membership in \"%s\" to its owner.", role)));
 }
 
-/* The owner of the extension has all rights of the engine already. */
+/* The owner of the extension is trusted: it has all rights of the engine already. */
 static bool
 is_trusted(Oid owner, Oid role)
 {

@@ -1,6 +1,6 @@
 /*
  * step.h
- *		The call of what a job does in one batch: its step, or its statement.
+ *		Calls the step or the statement of a job for one batch.
  */
 #ifndef SWEEP_STEP_H
 #define SWEEP_STEP_H
@@ -11,7 +11,7 @@
 
 typedef struct SweepStep SweepStep;
 
-/* One batch, as the type sweep.batch; NULL for what is not set. */
+/* One batch, as the type sweep.batch; NULL = not set. */
 typedef struct SweepBatch
 {
 	int32		size;
@@ -60,7 +60,7 @@ extern SweepStep *sweep_step_prepare_function(MemoryContext context, const char 
 /* The same for the pick function of an item job and the buckets_function. */
 extern SweepStep *sweep_step_prepare_call(MemoryContext context, const char *name);
 
-/* The same for the estimate, the answer to which is in the columns of the current row: returns how many rows there are, 2 = or more. */
+/* The same for an estimate. Its result is in the columns of the current row; returns the number of rows, 2 = two or more. */
 extern SweepStep *sweep_step_prepare_question(MemoryContext context, const char *estimate);
 extern uint64 sweep_step_ask(SweepStep *question, const SweepBatch *batch);
 
@@ -77,13 +77,13 @@ extern int	sweep_step_pick(SweepStep *pick, const SweepBatch *batch, Jsonb ***it
 extern void sweep_step_free(SweepStep *step);
 
 /*
- * Does one batch; with an error, calls the rescue function with the one item of the batch. The result is in
- * the given context. Raises what the function raises, and when it does not exist any more, may not be executed,
- * or has returned no number of rows.
+ * Executes one batch; with an error, calls the rescue function with the one item of the batch. The result is in the
+ * given context. Raises errors of the function, and an error if it no longer exists, may not be executed, or has
+ * returned no number of rows.
  */
 extern void sweep_step_call(SweepStep *step, const SweepBatch *batch, Jsonb *error, SweepProgress *progress, MemoryContext context);
 
-/* A function of one argument that a statement calls: its name, quoted and with its schema. */
+/* A function of one argument that a statement calls, by its quoted name with schema. */
 typedef struct SweepCallee
 {
 	const char *name;
@@ -92,12 +92,12 @@ typedef struct SweepCallee
 } SweepCallee;
 
 /*
- * Called before each execution of the statement, as its user. Raises when the owner of the function could not become
- * that user; looks only when a function, a role or a membership has changed.
+ * Called before each execution of the statement, as its user. Raises when the owner of the function cannot SET ROLE
+ * to that user; checks only after a function, a role or a membership has changed.
  */
 extern void sweep_step_check_callee(SweepCallee *callee);
 
-/* Its name with its schema, quoted. Raises when it has been dropped meanwhile. */
+/* The quoted name of a function with its schema. Raises when the function was dropped. */
 extern char *sweep_step_function_name(Oid function);
 
 #endif							/* SWEEP_STEP_H */

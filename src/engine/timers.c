@@ -3,7 +3,7 @@
  *		The timers of a run.
  *
  * Called by run.c, batch.c, script.c and estimate.c. Each timer sends a request to cancel to its own process, so a statement
- * in flight stops at its next check for interrupts; the flag of the slot and the clock tell which timer it was.
+ * in progress stops at its next check for interrupts. The flag of the slot and the clock tell which timer has fired.
  */
 #include "postgres.h"
 
@@ -31,7 +31,7 @@ void
 sweep_timers_arm_timeout(SweepRun *run)
 {
 	pg_atomic_write_u64(&run->slot->timeout_deadline_us, (uint64) (sweep_monotonic_us() + run->timeout_us));
-	/* The timeout of a run that the sql of another run has called is watched by the launcher alone. */
+	/* The timer is in use when the sql of another run has called this run: then only the launcher watches its timeout. */
 	if (!sweep_timer_is_armed(SWEEP_TIMER_RUN))
 	{
 		timed_slot = run->slot;
@@ -65,7 +65,7 @@ sweep_timers_resume_timeout(SweepRun *run)
 
 	if (timed_slot != run->slot)
 		return;
-	/* No statement is in flight, and the next commit may come before a timer. */
+	/* No statement is in progress, and the next commit may come before a timer fires. */
 	if (left_us <= 0)
 		pg_atomic_fetch_or_u32(&run->slot->stop_request, SWEEP_STOP_REQUEST_TIMEOUT);
 	else
@@ -85,7 +85,7 @@ sweep_timers_disarm_statement(SweepRun *run)
 	if (run->statement_timer != STATEMENT_TIMED)
 		return;
 	run->statement_timer = sweep_timer_disarm_statement() ? STATEMENT_TIMED_OUT : STATEMENT_UNTIMED;
-	/* A timeout that fired as its call ended would otherwise take effect later, as a request to cancel. */
+	/* If the timeout fired just as its call ended, the request to cancel would otherwise take effect later. */
 	if (run->statement_timer == STATEMENT_TIMED_OUT && pg_atomic_read_u32(&run->slot->stop_request) == 0)
 		sweep_cancel_drop();
 }
@@ -95,12 +95,12 @@ sweep_timers_statement_fired(const SweepRun *run)
 {
 	if (!sweep_sql_in_call())
 		return run->statement_timer == STATEMENT_TIMED_OUT;
-	/* In a session it is the one of the CALL. */
+	/* In a session the statement timeout is that of the CALL. */
 	return StatementTimeout > 0 &&
 		TimestampDifferenceExceeds(GetCurrentStatementStartTimestamp(), GetCurrentTimestamp(), StatementTimeout);
 }
 
-/* In a signal handler. A slot that was given back may be that of another process. */
+/* Executed in a signal handler. If the slot was given back, another process may own it. */
 static void
 timeout_fired(void)
 {

@@ -2,23 +2,23 @@
  * watch.c
  *		Ends a run whose batches report rows without an end.
  *
- * Called by run.c, for jobs without a pick function; items.c watches those with one. The rule:
+ * Called by run.c for jobs without a pick function; items.c watches jobs that have one. The rule:
  *
  *	A run makes progress when its cursor moves to a new place, or a batch leaves fewer rows in a table than it
- *	found. If the run has done neither for pg_sweep.no_progress_after and ten batches, and has handled more than twice the
- *	rows that there were to handle, it ends with stop_reason no_progress.
+ *	found. If the run has done neither for pg_sweep.no_progress_after and ten batches, and has handled more than twice as
+ *	many rows as there were to handle, it ends with stop_reason no_progress.
  *
  * The rows to handle are all rows of the tables that the batches read or write, and those that other sessions insert or
- * update there meanwhile. Rows that the run itself writes do not count, or an INSERT would never end. A batch handles the
- * rows that it reports, but no more than it changes, if it changes any.
+ * update there meanwhile. Rows that the run itself writes do not count, or an INSERT would never end. The rows that a
+ * batch handles are those that it reports, but if it changes rows, at most as many as it changes.
  *
  * This ends an UPDATE that leaves its predicate true, an INSERT ... ON CONFLICT DO UPDATE and a step that always returns
- * 1. A run that changes what it looks for handles each row once, however many arrive meanwhile. The amount of work is unknown
- * where a foreign table is read or another server takes part in the transaction: such a run is not ended, nor is one whose
- * step returns a new cursor each time.
+ * 1. A run whose changes make its predicate false handles each row once, even if many rows arrive meanwhile. The amount of
+ * work is unknown where a foreign table is read or another server takes part in the transaction: such a run is not ended. A
+ * run whose step returns a new cursor each time is not ended either.
  *
- * A batch costs a look at what PostgreSQL counts of the transaction for its statistics; without track_counts no run is
- * watched. The tables are looked up only when the run has made no progress for a tenth of the time, and at that interval.
+ * Each batch only reads the counters of the transaction for the statistics of PostgreSQL; without track_counts no run is watched. The
+ * tables are looked up only when the run has made no progress for a tenth of pg_sweep.no_progress_after, and again at that interval.
  */
 #include "postgres.h"
 
@@ -46,7 +46,7 @@
 typedef struct WatchedTable
 {
 	Oid			id;
-	double		rows;			/* when it was first seen */
+	double		rows;			/* estimate when the table was first seen */
 	int64		written;		/* rows inserted or updated in it until then, and by this run since */
 } WatchedTable;
 
@@ -55,7 +55,7 @@ typedef struct WatchedTable
 
 struct SweepWatch
 {
-	int64		marks;			/* the tables are those since this mark of the run */
+	int64		marks;			/* the tables were seen since this mark of the run */
 	int64		next_look_us;
 	bool		unbounded;		/* the amount of work is unknown */
 	int			count;
@@ -104,7 +104,7 @@ sweep_watch_batch(SweepRun *run)
 		run->endless = endless_error(run, rows_to_handle);
 }
 
-/* Different for different cursors but for a chance of one in 2^64. */
+/* Two cursors have the same hash with a probability of 2^-64. */
 static uint64
 hash_of(const SweepRun *run, const Jsonb *cursor)
 {
@@ -117,8 +117,8 @@ hash_of(const SweepRun *run, const Jsonb *cursor)
 }
 
 /*
- * Returns how many rows the transaction has changed, and whether a table has fewer now. TOAST tables do not count: an UPDATE
- * to something shorter leaves fewer rows there. Tables of the catalogue do: a step may drop one table after the other.
+ * Returns how many rows the transaction has changed, and whether a table has fewer now. TOAST tables do not count, because an UPDATE to a
+ * shorter value leaves fewer rows there. Tables of the catalogue count, because a step may drop one table after the other.
  */
 static int64
 note_changes(SweepWatch *watch, bool *removed)
@@ -141,8 +141,8 @@ note_changes(SweepWatch *watch, bool *removed)
 }
 
 /*
- * A transaction keeps the tables that it has read or written locked until its end. The statistics of other sessions may be
- * some seconds late, and begin anew when they are reset.
+ * The tables are found by the locks of the transaction, which keeps them until its end. The statistics of other sessions
+ * may be some seconds late, and start again from zero when they are reset.
  */
 static double
 count_rows_to_handle(SweepWatch *watch)
@@ -168,7 +168,7 @@ count_rows_to_handle(SweepWatch *watch)
 	return rows;
 }
 
-/* The transaction has the table locked, and has written that many rows to it. */
+/* Adds a table that the transaction has locked and to which it has written so many rows. */
 static void
 note_table(SweepWatch *watch, Oid id, int64 written)
 {
@@ -198,8 +198,8 @@ note_table(SweepWatch *watch, Oid id, int64 written)
 }
 
 /*
- * The largest of three estimates: that of the statistics, which may have been lost; that of the planner; and, if the table has
- * grown since its last VACUUM or ANALYZE, from which the planner knows the rows of a page, one by the width of its rows.
+ * The largest of three estimates: from the statistics, which may have been lost; from the planner; and, if the table has more than doubled
+ * since its last VACUUM or ANALYZE, from the width of its rows, because the planner's rows per page may be outdated.
  */
 static double
 estimate_rows(Relation relation, int64 live)

@@ -8,8 +8,8 @@
 #include "engine/run_state.h"
 
 /*
- * In the transaction of a batch that was not the last one, with its result in run->next. Sets run->no_progress, and
- * run->endless to the error with which the run then ends once the batch is committed.
+ * Called in the transaction of a batch that was not the last one, with its result in run->next. If the run makes no
+ * progress, sets run->no_progress, and run->endless to the error with which the run ends after the commit.
  */
 extern void sweep_watch_batch(SweepRun *run);
 

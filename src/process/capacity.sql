@@ -1,9 +1,9 @@
 --
--- Whether there can be enough background processes, said when the extension is created.
+-- Warns, when the extension is created, if there cannot be enough background processes.
 --
 DO $$
 DECLARE
-	-- The launcher, a process that schedulers and runs take turns in, and the launcher of logical replication.
+	-- The minimum: the launcher, one process in which schedulers and runs take turns, and the launcher of logical replication.
 	needed pg_catalog.int4 := 2 + least(pg_catalog.current_setting('max_logical_replication_workers')::pg_catalog.int4, 1);
 	there pg_catalog.int4 := pg_catalog.current_setting('max_worker_processes');
 BEGIN

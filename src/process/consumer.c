@@ -2,14 +2,13 @@
  * consumer.c
  *		The process of a consumer in the database: calls a function for each message of a queue, or each batch of them.
  *
- * Registered by consumer_pool.c and connected as the role of the consumer and nothing else, so that the
- * handler has no other identity to go back to. Its turns are in consumer_turn.c.
+ * Registered by consumer_pool.c and connected as the role of the consumer from the beginning, so that the handler has
+ * no other identity to go back to. Its turns are in consumer_turn.c.
  *
- * A claim has no end while its process lives; the exit callback gives back what it still holds, so a
- * message is never tried elsewhere while its handler works, and at once when that cannot go on.
+ * A claim does not expire while its process lives; the exit callback gives its messages back. Therefore another
+ * process never gets a message while its handler works, and gets it at once when the process ends.
  *
- * Contexts: what the process knows of its consumer is in TopMemoryContext; "turn" is reset at the top of
- * each turn.
+ * Contexts: data about the consumer is in TopMemoryContext; "turn" is reset at the top of each turn.
  */
 #include "postgres.h"
 
@@ -34,7 +33,7 @@ static SweepStatement read_consumer_sql = {
 		"FROM sweep.consumer c JOIN sweep.queue q USING (queue_id) WHERE c.consumer_id = $1",
 	.types = {INT4OID}};
 
-/* With the index and generation of its slot, and the consumer_id as run_id of its arguments. */
+/* Entry function of the process. Its arguments have the index and generation of the slot, and the consumer_id as run_id. */
 extern PGDLLEXPORT void sweep_consumer_main(Datum arg);
 
 static SweepConsumer consumer;
@@ -75,7 +74,7 @@ sweep_consumer_main(Datum arg)
 		consumer.count = 0;
 		MemoryContextReset(consumer.turn_context);
 		MemoryContextSwitchTo(consumer.turn_context);
-		sweep_worker_wait(0);	/* interrupts, and the configuration */
+		sweep_worker_wait(0);	/* handles interrupts, and reloads the configuration */
 		prepare_session();
 		sweep_consumer_take_turn(&consumer);
 	}
@@ -98,11 +97,11 @@ read_work(void *arg)
 	consumer.relation = sweep_sql_oid(6);
 	consumer.visibility_us = sweep_sql_interval_us(7, 0);
 	consumer.present = OidIsValid(consumer.handler);
-	/* As the setting will have it. */
+	/* The name as application_name will show it. */
 	strlcpy(consumer.name, sweep_worker_ascii(psprintf("pg_sweep: %s", consumer.queue)), sizeof(consumer.name));
 }
 
-/* A handler may leave settings behind; what we rely on is set again. A new configuration holds from the next turn on. */
+/* A handler may leave settings behind, so the settings that the engine relies on are set again. A new configuration takes effect in the next turn. */
 static void
 prepare_session(void)
 {
@@ -121,8 +120,8 @@ prepare_session(void)
 }
 
 /*
- * Registered before the connection is made, so it runs after the transaction is rolled back: what that was
- * acknowledging is held again, and given back here.
+ * Registered before the connection is made, so it runs after the transaction is rolled back: the messages that the
+ * transaction was acknowledging are held again, and are given back here.
  */
 static void
 leave(int code, Datum arg)

@@ -2,13 +2,12 @@
 -- Consumers in the database: background workers that call a function for each
 -- message of a queue, or for each batch of them.
 --
--- A row says what is wanted; the scheduler keeps as many processes as that
--- (consumer_pool.c), each connected as run_as (consumer.c).  The changes
--- of a handler and the acknowledgement of its message are one commit.  A
--- queue has one consumer at most: more processes are its concurrency.
+-- A row says how many processes are wanted; the scheduler keeps so many (consumer_pool.c), each connected as run_as
+-- (consumer.c). The changes of a handler and the acknowledgement of its message are one commit. A queue has one
+-- consumer at most: more processes are its concurrency.
 --
--- Nothing here has a foreign key: a restore with several jobs copies the tables in any order, and a row that came before
--- the one it refers to would be lost. A consumer without its queue is broken until the queue is there.
+-- No table here has a foreign key: a restore with several jobs copies the tables in any order, and a row that came
+-- before the row it refers to would be lost. A consumer without its queue is broken until the queue is there.
 --
 CREATE TABLE sweep.consumer (
 	consumer_id int GENERATED ALWAYS AS IDENTITY,
@@ -29,19 +28,19 @@ CREATE TABLE sweep.consumer (
 	CONSTRAINT consumer_batch_check CHECK (batch BETWEEN 1 AND 10000)
 );
 COMMENT ON TABLE sweep.consumer IS 'the consumers in the database; sweep.create_consumer adds one';
-COMMENT ON COLUMN sweep.consumer.consumer_id IS 'never used again, so that a process knows whether it is still meant';
-COMMENT ON COLUMN sweep.consumer.queue_id IS 'the queue it empties';
+COMMENT ON COLUMN sweep.consumer.consumer_id IS 'never used again, so that a process notices when its consumer was replaced';
+COMMENT ON COLUMN sweep.consumer.queue_id IS 'the queue whose messages it handles';
 COMMENT ON COLUMN sweep.consumer.handler IS 'the function that is called with each message or with a batch of them, by name';
 COMMENT ON COLUMN sweep.consumer.run_as IS 'name of the role its processes are connected as';
 COMMENT ON COLUMN sweep.consumer.concurrency IS 'how many processes';
 COMMENT ON COLUMN sweep.consumer.batch IS 'how many messages a process handles in one transaction';
 COMMENT ON COLUMN sweep.consumer.paused_at IS 'since when it is paused; NULL: it is not';
-COMMENT ON COLUMN sweep.consumer.system_identifier IS 'cluster it is meant for';
-COMMENT ON COLUMN sweep.consumer.database IS 'database it is meant for: a copy of it elsewhere is paused until sweep.resume_all() is called there';
+COMMENT ON COLUMN sweep.consumer.system_identifier IS 'cluster that it belongs to';
+COMMENT ON COLUMN sweep.consumer.database IS 'database that it belongs to: in a copy of the database it is paused until sweep.resume_all() is called there';
 COMMENT ON COLUMN sweep.consumer.all_paused_at IS 'since when it is paused together with all others; NULL: it is not, or was created since';
 
--- A message in whose handling the server went down may be the reason for it,
--- so it is counted apart from its attempts: see crash_note.c.
+-- A message that was being handled when the server went down may be the reason, so crashes are counted separately
+-- from attempts: see crash_note.c.
 CREATE TABLE sweep.consumer_crash (
 	queue_id   int NOT NULL,
 	message_id bigint NOT NULL,
@@ -82,7 +81,7 @@ END
 $$;
 COMMENT ON FUNCTION sweep._find_handlers(text) IS 'the functions of one sweep.message or sweep.message[] that a text names; a handler must be the only one';
 
--- The call would be resolved by the type of the argument, so with two of them the call would be ambiguous.
+-- With two such functions the call would be ambiguous, because it is resolved by the type of the argument.
 CREATE FUNCTION sweep._handler_problem(name text) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -113,7 +112,7 @@ BEGIN
 	RETURN sweep._execute_problem(consumer.run_as, (sweep._find_handlers(consumer.handler))[1]);
 END
 $$;
-COMMENT ON FUNCTION sweep._consumer_problem(sweep.consumer) IS 'why the consumer cannot work; NULL when nothing is known to stand in the way';
+COMMENT ON FUNCTION sweep._consumer_problem(sweep.consumer) IS 'why the consumer cannot work; NULL when no problem is known';
 
 CREATE FUNCTION sweep._check_consumer_right(caller oid, queue text, consumer sweep.consumer, operators boolean) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -134,9 +133,9 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION sweep._check_consumer_right(oid, text, sweep.consumer, boolean) IS 'raises unless there is the consumer and the caller may act on it';
+COMMENT ON FUNCTION sweep._check_consumer_right(oid, text, sweep.consumer, boolean) IS 'raises unless the consumer exists and the caller may change it';
 
--- Rights are those on the consumer as it is once it is locked, as in sweep._lock_job().
+-- Rights are checked on the consumer after it is locked, as in sweep._lock_job().
 CREATE FUNCTION sweep._lock_consumer(caller oid, queue text, operators boolean) RETURNS sweep.consumer
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -150,7 +149,7 @@ BEGIN
 	RETURN consumer;
 END
 $$;
-COMMENT ON FUNCTION sweep._lock_consumer(oid, text, boolean) IS 'locks the consumer of the queue and returns it, if the caller may act on it then';
+COMMENT ON FUNCTION sweep._lock_consumer(oid, text, boolean) IS 'locks the consumer of the queue and returns it; raises unless the caller may change it';
 
 -- ------------------------------------------------------------------ what it executes
 CREATE FUNCTION sweep._check_consumer_sizes(consumer sweep.consumer) RETURNS void
@@ -169,9 +168,9 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION sweep._check_consumer_sizes(sweep.consumer) IS 'raises unless there may be so many processes, and messages in a batch';
+COMMENT ON FUNCTION sweep._check_consumer_sizes(sweep.consumer) IS 'raises unless the number of processes and the size of a batch are allowed';
 
--- Checks a consumer that its role is to execute. Returns it with its handler named as it is stored.
+-- Checks a consumer that its role is to execute. Returns it with the name of the handler in the form that is stored.
 CREATE FUNCTION sweep._check_consumer(caller oid, queue text, consumer sweep.consumer) RETURNS sweep.consumer
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -218,15 +217,15 @@ BEGIN
 	RETURN consumer;
 END
 $$;
-COMMENT ON FUNCTION sweep._check_consumer(oid, text, sweep.consumer) IS 'raises unless the caller may have the queue consumed so; returns the consumer as it is stored';
+COMMENT ON FUNCTION sweep._check_consumer(oid, text, sweep.consumer) IS 'raises unless the caller may create this consumer for the queue; returns the consumer as it is stored';
 
--- A process has read the handler, its role and the size of a batch when it started: with another id the processes that there are end
--- after what they are handling, and others begin.
+-- A process has read the handler, its role and the size of a batch when it started. With a new id the existing processes end after
+-- the messages that they are handling, and new ones begin.
 CREATE FUNCTION sweep._change_consumer(old sweep.consumer, consumer sweep.consumer) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	-- Nothing is written when nothing is to be changed.
+	-- Without a change no row is written.
 	IF consumer IS NOT DISTINCT FROM old THEN
 		RETURN;
 	END IF;
@@ -238,7 +237,7 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION sweep._change_consumer(sweep.consumer, sweep.consumer) IS 'gives a consumer that is locked what the other row says; a batch in progress is finished as it was begun';
+COMMENT ON FUNCTION sweep._change_consumer(sweep.consumer, sweep.consumer) IS 'changes a locked consumer to the other row; a batch in progress is finished with the old definition';
 
 -- ------------------------------------------------------------------ create, alter, drop, pause
 CREATE FUNCTION sweep._create_consumer(caller oid, queue text, handler text, concurrency int, batch int, run_as regrole, replace boolean) RETURNS void
@@ -252,7 +251,7 @@ BEGIN
 	PERFORM sweep._require_workers();
 	id := (sweep._find_queue(caller, _create_consumer.queue, 'consume')).queue_id;
 	consumer := sweep._check_consumer(caller, queue, ROW(0, id, handler, sweep._role_name(coalesce(run_as, caller)), concurrency, batch, NULL, 0, 0, NULL));
-	-- It is not dropped before the consumer, which goes with it, can be seen.
+	-- The lock keeps the queue from being dropped before the consumer, which would be dropped with it, is visible.
 	PERFORM FROM sweep.queue q WHERE q.queue_id = id FOR KEY SHARE;
 	IF NOT FOUND THEN
 		RAISE EXCEPTION 'queue "%" does not exist', _create_consumer.queue
@@ -304,7 +303,8 @@ BEGIN
 			PERFORM sweep._refuse_change(changes, word, SQLERRM, 'sweep.create_consumer');
 		END;
 	END LOOP;
-	-- A consumer that is broken can be paused, and its role may be one that the owner of the queue could not become.
+	-- An unchanged handler and role are not checked, so that a broken consumer can be paused, and one with a role
+	-- that the owner of the queue cannot SET ROLE to.
 	IF (consumer.handler, consumer.run_as) IS DISTINCT FROM (old.handler, old.run_as) THEN
 		consumer := sweep._check_consumer(caller, queue, consumer);
 	ELSE
@@ -384,9 +384,8 @@ END
 $$;
 COMMENT ON FUNCTION sweep._wanted_consumers() IS 'the consumers that are not paused, and how many processes each should have: none while there is a problem';
 
--- Commits with a wait for the disk: the next crash may be a moment away. The
--- server may have gone down between the commit of a message and the note that
--- it is done: what is no longer in the queue is no suspect.
+-- Commits with a wait for the disk: the next crash may follow at once. The server may have gone down between the
+-- commit of a message and the note that it is done, so a message that is no longer in the queue is no suspect.
 CREATE FUNCTION sweep._count_crash(queue_id int, message_ids bigint[]) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -399,14 +398,15 @@ BEGIN
 	DELETE FROM sweep.consumer_crash AS c USING (SELECT o.queue_id, o.message_id FROM sweep.consumer_crash o
 			WHERE o.last_at < pg_catalog.now() - interval '30 days' FOR UPDATE SKIP LOCKED) AS old
 		WHERE c.queue_id = old.queue_id AND c.message_id = old.message_id;
-	-- A session that is dropping the queue, or a prepared transaction that has these rows locked, must not delay the consumer.
+	-- A session that is dropping the queue, or a prepared transaction that has locked these rows, must not delay the
+	-- scheduler.
 	PERFORM FROM sweep.consumer_crash c WHERE c.queue_id = _count_crash.queue_id AND c.message_id = ANY (message_ids) FOR UPDATE SKIP LOCKED;
 	GET DIAGNOSTICS free = ROW_COUNT;
 	PERFORM FROM sweep.queue q WHERE q.queue_id = _count_crash.queue_id FOR KEY SHARE SKIP LOCKED;
 	IF NOT FOUND OR free < known THEN
 		RETURN NOT EXISTS (SELECT FROM sweep.queue q WHERE q.queue_id = _count_crash.queue_id);
 	END IF;
-	-- By the whole primary key: without the lane each id would be looked for among all messages of the queue.
+	-- The whole primary key is needed: without the lane each id would be searched among all messages of the queue.
 	INSERT INTO sweep.consumer_crash AS c (queue_id, message_id, crashes, last_at)
 		SELECT _count_crash.queue_id, m.message_id, 1, pg_catalog.now()
 		FROM pg_catalog.generate_series(0, 100, 100) AS delayed, pg_catalog.generate_series(-8, 7) AS priority,
@@ -419,7 +419,7 @@ BEGIN
 	RETURN true;
 END
 $$;
-COMMENT ON FUNCTION sweep._count_crash(int, bigint[]) IS 'the server went down while a consumer handled these; false when that could not be written down because somebody has them locked';
+COMMENT ON FUNCTION sweep._count_crash(int, bigint[]) IS 'counts a crash of the server while a consumer handled these messages; false when that failed because another transaction has locked them';
 
 -- ------------------------------------------------------------------ what an operator reads
 CREATE FUNCTION sweep._consumer_processes(OUT consumer_id int, OUT pid int, OUT handled bigint, OUT failed bigint,
@@ -427,7 +427,7 @@ CREATE FUNCTION sweep._consumer_processes(OUT consumer_id int, OUT pid int, OUT 
 	RETURNS SETOF record LANGUAGE c VOLATILE STRICT PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'sweep_consumer_shared_list';
 COMMENT ON FUNCTION sweep._consumer_processes() IS 'the processes of consumers in this database, from shared memory';
 
--- Each sub-select has a column: Citus cannot plan one without, beside a distributed table.
+-- Each sub-select has a column, because Citus cannot plan one without columns together with a distributed table.
 CREATE VIEW sweep.consumers WITH (security_barrier) AS
 	SELECT q.name AS queue, c.handler, c.run_as, c.concurrency, c.batch,
 		CASE
@@ -451,7 +451,7 @@ CREATE VIEW sweep.consumers WITH (security_barrier) AS
 	WHERE sweep._may_see(c.run_as)
 	OFFSET 0;
 COMMENT ON VIEW sweep.consumers IS 'consumers in the database with their processes';
-COMMENT ON COLUMN sweep.consumers.queue IS 'the queue it empties; NULL when that is not there, as in a restore that has not got so far';
+COMMENT ON COLUMN sweep.consumers.queue IS 'the queue whose messages it handles; NULL when the queue does not exist, as during a restore';
 COMMENT ON COLUMN sweep.consumers.handler IS 'the function that is called with each message or with a batch of them';
 COMMENT ON COLUMN sweep.consumers.run_as IS 'the role it runs as';
 COMMENT ON COLUMN sweep.consumers.concurrency IS 'how many processes are wanted';
@@ -460,4 +460,4 @@ COMMENT ON COLUMN sweep.consumers.state IS 'running, no_scheduler: and why none 
 COMMENT ON COLUMN sweep.consumers.workers IS 'how many processes there are';
 COMMENT ON COLUMN sweep.consumers.handled IS 'messages handled by these processes';
 COMMENT ON COLUMN sweep.consumers.failed IS 'messages that failed in these processes';
-COMMENT ON COLUMN sweep.consumers.last_error IS 'an error of one of these processes, its last one';
+COMMENT ON COLUMN sweep.consumers.last_error IS 'last error of one of these processes';

@@ -1,9 +1,9 @@
 /*
  * consumer_handle.c
- *		One transaction of a consumer: its handler is called for messages, and they are acknowledged.
+ *		One transaction of a consumer: the handler is called for messages, and they are acknowledged.
  *
- * Called by consumer_turn.c for a piece of what it has claimed. Before the handler is called with a message the note
- * of the process says so, for the case that the server goes down, and so does the message itself: that is an attempt.
+ * Called by consumer_turn.c for a piece of the claimed messages. Before the handler is called with a message, the note of the process names
+ * it, in case the server goes down, and the message is marked as called, which counts as an attempt.
  */
 #include "postgres.h"
 
@@ -25,7 +25,7 @@ SweepStatement sweep_forget_crashes_sql = {
 	.text = "DELETE FROM sweep.consumer_crash WHERE queue_id = $1 AND message_id = ANY ($2)",
 	.types = {INT4OID, INT8ARRAYOID}};
 
-/* Shortest time a suspect has, where its role has no statement_timeout. */
+/* Shortest time limit of a suspect whose role has no statement_timeout, in us. */
 #define SUSPECT_LIMIT_US (60 * USECS_PER_SEC)
 
 static void note_in_hand(const SweepConsumer *consumer, int first, int count);
@@ -74,7 +74,7 @@ sweep_consumer_handle(SweepConsumer *consumer, ErrorData **error)
 	return done;
 }
 
-/* For the case that the server goes down. */
+/* Notes the messages that are being handled, for the case that the server crashes. */
 static void
 note_in_hand(const SweepConsumer *consumer, int first, int count)
 {
@@ -104,7 +104,7 @@ handle_work(void *arg)
 			note_in_hand(consumer, i, 1);
 		call_handler(consumer, consumer->messages[i].record, i, 1);
 	}
-	/* A deferred trigger may be of any of them. */
+	/* A deferred trigger may belong to any of the messages. */
 	if (count > 1 && !OidIsValid(consumer->element))
 		note_in_hand(consumer, first, count);
 	acknowledge(consumer);
@@ -114,7 +114,7 @@ handle_work(void *arg)
 static void
 prepare_call(SweepConsumer *consumer)
 {
-	/* It may have been dropped since the consumer was read. */
+	/* The handler may have been dropped since the consumer was read. */
 	char	   *name = sweep_step_function_name(consumer->handler);
 	Oid		   *types;
 	int			count;
@@ -141,7 +141,7 @@ piece_array(const SweepConsumer *consumer)
 	return PointerGetDatum(construct_array(elements, count, consumer->element, length, by_value, align));
 }
 
-/* The timeout is that of one call. */
+/* The timeout applies to each call. */
 static void
 call_handler(SweepConsumer *consumer, Datum argument, int first, int count)
 {
@@ -161,7 +161,7 @@ call_handler(SweepConsumer *consumer, Datum argument, int first, int count)
 	(void) sweep_timer_disarm_statement();
 }
 
-/* The timeout of the role; a suspect, for whose end others wait, has as long as a claim holds a message when there is none. 0 = no limit. */
+/* The timeout of the role. Without one, a suspect, for whose end others wait, has the visibility timeout of the queue. 0 = no limit. */
 static int
 timeout_ms(const SweepConsumer *consumer, const SweepClaimed *message)
 {
@@ -170,14 +170,14 @@ timeout_ms(const SweepConsumer *consumer, const SweepClaimed *message)
 	return (int) Min(Max(consumer->visibility_us, SUSPECT_LIMIT_US) / 1000, PG_INT32_MAX);
 }
 
-/* Without the lease the effect must not stand: the messages belong to another claim. */
+/* Raises an error if the lease no longer holds the messages: the handler's changes must be undone, because another claim has them. */
 static void
 acknowledge(SweepConsumer *consumer)
 {
 	Datum		values[] = {UUIDPGetDatum(&consumer->lease), sweep_consumer_piece_ids(consumer)};
 	int			count = consumer->piece.end - consumer->piece.first;
 
-	/* A handler may have become another role. */
+	/* A handler may have changed the role. */
 	if (GetUserId() != consumer->role)
 		sweep_worker_set("role", "none");
 	if (consumer->ack == NULL)

@@ -8,12 +8,12 @@
 #include "process/consumer_turn.h"
 
 /*
- * Does work, with the consumer as its argument, in a transaction; false and *error when it failed. When the
- * extension is gone it is not done, and the consumer is no longer present.
+ * Calls work with the consumer in a transaction; false and *error when that failed. When the extension is gone, work
+ * is not called, and consumer->present becomes false.
  */
 extern bool sweep_consumer_transact(SweepConsumer *consumer, SweepWork work, ErrorData **error);
 
-/* Handles the piece of the consumer; false and *error when that failed, and nothing of it stands. */
+/* Handles the piece of the consumer; false and *error when that failed and was rolled back. */
 extern bool sweep_consumer_handle(SweepConsumer *consumer, ErrorData **error);
 
 /* The ids of the messages of the piece, as bigint[]. */

@@ -1,11 +1,11 @@
 /*
  * consumer_pool.c
- *		How many processes consumers have.
+ *		Starts and dismisses the processes of consumers.
  *
  * Called by the scheduler of a database in its tick. It compares the processes that are wanted, by
- * sweep._wanted_consumers(), with those in shared memory, and starts or dismisses the difference. The reason
- * of a difference does not matter: a consumer was created, paused or dropped, a process ended, or the scheduler
- * is a new one. A process that ends soon after it was started is started again ever more slowly.
+ * sweep._wanted_consumers(), with those in shared memory, and starts missing processes or dismisses surplus ones. The
+ * reason of a difference does not matter: a consumer was created, paused or dropped, a process ended, or the
+ * scheduler is new. If processes end soon after their start, the pauses before the next start grow.
  */
 #include "postgres.h"
 
@@ -38,10 +38,10 @@ typedef struct Wanted
 	bool		unlimited;		/* see quota.h */
 	char		role_name[NAMEDATALEN];
 	int			concurrency;
-	bool		listed;			/* in the last reading */
+	bool		listed;			/* sweep._wanted_consumers() returned it in this tick */
 	long		pause_ms;
 	int64		started_us;		/* monotonic: the last start */
-	int64		next_us;		/* not before */
+	int64		next_us;		/* monotonic: no start before */
 } Wanted;
 
 StaticAssertDecl(offsetof(Wanted, consumer_id) == 0, "it is found by its first field");
@@ -156,7 +156,7 @@ start_missing(Wanted *consumer, SweepRefusal *refusal, const char **role_name)
 				processes++;
 				continue;
 			}
-			/* A process that could not be started is not one that ended soon. */
+			/* A process that could not be started does not count as one that ended soon. */
 			consumer->pause_ms = 0;
 			*refusal = refused;
 			*role_name = consumer->role_name;
@@ -178,7 +178,7 @@ start_process(const Wanted *consumer)
 	SweepWorkerArgs args = {.database = MyDatabaseId, .role = consumer->role, .index = -1, .run_id = consumer->consumer_id};
 	char		name[BGW_MAXLEN];
 
-	/* The lock of the runs keeps other claims of the role away between the count and this one. */
+	/* The lock of the runs keeps the role from claiming anything else between the count and this claim. */
 	sweep_shared_lock(LW_EXCLUSIVE);
 	if (consumer->unlimited || sweep_processes_room(consumer->role) > 0)
 		args.index = sweep_consumer_shared_claim(consumer->consumer_id, consumer->role, consumer->unlimited, &refusal);
@@ -199,7 +199,7 @@ sweep_consumer_pool_pause(void)
 	return next_ms;
 }
 
-/* A scheduler that leaves forgets which consumers it has started lately, and which cannot be started. */
+/* The scheduler must not leave earlier, because it would lose the times of the last starts and of the next tries. */
 long
 sweep_consumer_pool_rest(void)
 {

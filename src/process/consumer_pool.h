@@ -1,6 +1,6 @@
 /*
  * consumer_pool.h
- *		How many processes consumers have: what the scheduler does about it.
+ *		Starts and dismisses the processes of consumers, for the scheduler.
  */
 #ifndef SWEEP_CONSUMER_POOL_H
 #define SWEEP_CONSUMER_POOL_H
@@ -11,18 +11,18 @@
 extern void sweep_consumer_pool_read(const SweepDatabaseRecord *record);
 
 /*
- * Once that has committed, without a transaction: starts what is missing, and asks those that are too many
+ * Called after the commit of that transaction, outside of any other: starts missing processes, and asks surplus ones
  * to leave.
  */
 extern void sweep_consumer_pool_adjust(SweepDatabaseRecord *record);
 
-/* Milliseconds until that should be done again, -1 when there is no need to. */
+/* Milliseconds until a missing process is to be tried again, -1 when none is missing. */
 extern long sweep_consumer_pool_pause(void);
 
-/* Milliseconds until the scheduler is to look again, whatever else happens. */
+/* Longest time until the scheduler must look at the consumers again, in ms. */
 extern long sweep_consumer_pool_rest(void);
 
-/* Whether a process was registered and is not there yet: one that ends before it is must be seen. */
+/* Whether a process was registered and has not attached yet: the scheduler must notice if it ends before that. */
 extern bool sweep_consumer_pool_is_starting(void);
 
 #endif							/* SWEEP_CONSUMER_POOL_H */

@@ -2,22 +2,22 @@
  * consumer_turn.c
  *		One turn of a consumer in the database.
  *
- * Called by consumer.c. A turn: claim in a transaction of its own, which writes nothing; then the handler
- * and the acknowledgement, which are one commit: what a handler does in this database happens once. A
- * handler of sweep.message is called for each message of the batch, one of sweep.message[] once with all of
- * them. A batch that fails is halved until the failing message stands alone (bisect.c), and that one follows
+ * Called by consumer.c. A turn claims messages in a transaction of its own, which writes nothing. Then the handler
+ * and the acknowledgement are one commit, so the changes of a handler in this database happen once. A handler that
+ * takes sweep.message is called for each message of the batch, a handler that takes sweep.message[] once with all of
+ * them. A batch that fails is halved until the failing message is alone (bisect.c); that message goes through
  * sweep.fail in a transaction of its own.
  *
- * A call of the handler is an attempt of the messages that it is called with, unless an error of the server ends
- * it: then the process pauses and calls it again. That is done ten times for a message and no more, because a
- * handler can raise such an error itself.
+ * A call of the handler counts as an attempt for its messages, unless an error of the server ends the call. Then the
+ * process pauses and calls the handler again, up to ten times for a message, because a handler can raise such an
+ * error itself.
  *
- * Messages in whose handling the server went down before are suspects: each is handled alone, and only
- * one of a role at a time, so that the harmless ones among them get done and the guilty one is known. A suspect
- * has a limit of time, because others wait for its end. With the third crash a message is moved to the
+ * A message that was being handled when the server went down is a suspect. Each suspect is handled alone, and only
+ * one of a role at a time, so that harmless ones are completed and the one that crashes the server is found. A
+ * suspect has a time limit, because others wait for its end. With the third crash a message is moved to the *
  * dead-letter table. See crash_note.c for how that is counted.
  *
- * Nothing is waited for with a transaction open.
+ * The process never waits with a transaction open.
  */
 #include "postgres.h"
 
@@ -45,7 +45,7 @@ static SweepStatement find_crashes_sql = {
 
 #define MOST_CRASHES 3
 
-/* Calls of a handler with a message that may end with an error of the server and are no attempt. */
+/* Number of calls with a message that an error of the server may end without counting as attempts. */
 #define MOST_SPARED 10
 
 #define HEARTBEAT_MS 10000
@@ -82,7 +82,7 @@ sweep_consumer_take_turn(SweepConsumer *consumer)
 		return;
 	}
 	sweep_worker_watch_postmaster(true);
-	/* Suspects come last, so that what waits for them is as little as possible. */
+	/* Suspects come last, so that as few messages as possible wait for them. */
 	for (int i = 0; i < consumer->count; i++)
 	{
 		SweepClaimed message = consumer->messages[i];
@@ -109,7 +109,7 @@ sweep_consumer_release(SweepConsumer *consumer)
 	sweep_queue_release_lease(&consumer->lease, consumer->untried, count);
 }
 
-/* False when it failed; then it has waited. */
+/* False when the claim failed; then the process has paused. */
 static bool
 claim_messages(SweepConsumer *consumer)
 {
@@ -125,7 +125,7 @@ claim_messages(SweepConsumer *consumer)
 	if (sweep_consumer_transact(consumer, problem_work, &second) && !consumer->present)
 		return false;
 	sweep_consumer_shared_note(consumer->index, 0, error->message);
-	/* A handler may have left a session in which nothing can be claimed: then the second try will do. */
+	/* A handler may have left the session in a state in which claims fail: the session is reset for a second try. */
 	sweep_worker_reset_session();
 	if (consumer->pause_ms == RETRY_MS)
 		ereport(WARNING,
@@ -165,9 +165,8 @@ claim_work(void *arg)
 }
 
 /*
- * Whether the queue of that name is still ours, and so is the consumer. Another one of the same name may
- * have another handler. The lock that is taken here keeps the queue from being dropped until the claim is
- * made.
+ * Whether the queue and the consumer are still those that this process was started for. New ones of the same name may
+ * have another handler. The lock that is taken here keeps the queue from being dropped until the claim is made.
  */
 static bool
 is_meant(SweepConsumer *consumer)
@@ -257,7 +256,7 @@ handle_suspect(SweepConsumer *consumer, int index)
 	sweep_lock_give_back_number(SWEEP_LOCK_SUSPECTS, consumer->role);
 }
 
-/* Whether the error says something about the server and nothing about a message; that memory is short may be due to either. */
+/* Whether the error is one of the server and not of a message. A shortage of memory can be either. */
 static bool
 is_of_server(const ErrorData *error)
 {
@@ -277,7 +276,7 @@ is_of_server(const ErrorData *error)
 	}
 }
 
-/* Whether each message of the piece may be tried again without an attempt. */
+/* Whether each message of the piece may be tried again without counting an attempt. */
 static bool
 may_spare(const SweepConsumer *consumer)
 {
@@ -287,7 +286,7 @@ may_spare(const SweepConsumer *consumer)
 	return true;
 }
 
-/* Before the piece is tried again; a process that is asked to leave meanwhile gives it back as not tried. */
+/* Pauses before the piece is tried again. A process that is asked to leave meanwhile gives the messages back as not tried. */
 static void
 wait_for_server(SweepConsumer *consumer, const ErrorData *error)
 {
@@ -306,7 +305,7 @@ wait_for_server(SweepConsumer *consumer, const ErrorData *error)
 		consumer->present = false;
 }
 
-/* Does what becomes of a message that is not done. A handler may have left a session in which nothing can be written: then the second try will do. */
+/* Records the failure of a message. A handler may have left the session in a state in which writes fail: the session is reset for a second try. */
 static bool
 record(SweepConsumer *consumer, SweepWork work, ErrorData **error)
 {
@@ -317,9 +316,9 @@ record(SweepConsumer *consumer, SweepWork work, ErrorData **error)
 }
 
 /*
- * A defect of the consumer itself, as a handler that was dropped or replaced by one with another argument, is no failure of the
- * message: the process ends and gives it back. False when an error of the server, which
- * is *error then, keeps the failure from being recorded.
+ * A problem of the consumer itself, for example a handler that was dropped or has another argument now, does not count as a
+ * failure of the message: the process ends and gives the message back. False when an error of the server prevents the record of
+ * the failure; *error is that error then.
  */
 static bool
 fail_message(SweepConsumer *consumer, ErrorData **error)
@@ -359,7 +358,7 @@ fail_work(void *arg)
 		(void) sweep_queue_fail_with(&consumer->lease, consumer->error, sweep_consumer_piece_ids(consumer), false);
 }
 
-/* Moves the one message of the piece to the dead-letter table, whatever its attempts. */
+/* Moves the only message of the piece to the dead-letter table, whatever its attempts. */
 static void
 bury_work(void *arg)
 {
@@ -370,7 +369,7 @@ bury_work(void *arg)
 	(void) sweep_sql_execute(&sweep_forget_crashes_sql, values, NULL);
 }
 
-/* Whether the consumer is still meant, with the handler that this process knows, and nothing is known to stand in its way. */
+/* Checks that the consumer still exists with the handler that this process knows, and has no known problem. */
 static void
 problem_work(void *arg)
 {

@@ -17,8 +17,8 @@ typedef struct SweepClaimed
 	Datum		record;			/* sweep.message */
 	int64		message_id;
 	int			crashes;
-	bool		called;			/* its handler was: that is an attempt */
-	int			spared;			/* how often an error of the server was no attempt */
+	bool		called;			/* the handler was called with it, so it counts an attempt */
+	int			spared;			/* calls that an error of the server ended, not counted as attempts */
 } SweepClaimed;
 
 typedef struct SweepConsumer
@@ -27,40 +27,40 @@ typedef struct SweepConsumer
 	SweepConsumerSlot *slot;
 	int32		consumer_id;
 	Oid			role;
-	bool		present;		/* the extension and the consumer are there, and nothing stands in the way */
+	bool		present;		/* extension and consumer exist, and the consumer has no problem */
 	Oid			relation;		/* sweep.queue_message */
 	int32		queue_id;
 	char	   *queue;
 	char		name[NAMEDATALEN + 32]; /* of the session */
 	Oid			handler;
-	SweepCallee callee;			/* the handler, once call is prepared */
+	SweepCallee callee;			/* the handler; set when "call" is prepared */
 	Oid			element;		/* of the array that it takes; InvalidOid when it takes one message */
 	int			batch;
 	int64		visibility_us;	/* of the queue */
-	bool		has_suspects;	/* there were crashes before this process began */
+	bool		has_suspects;	/* messages have crash counters since before this process began */
 	SweepPlan  *claim;
 	SweepPlan  *call;
 	SweepPlan  *ack;
 	MemoryContext turn_context;
-	MemoryContext session_context;	/* of the next one */
-	SweepMeaning *meaning;		/* with which each call of the handler begins; NULL = not noted yet */
-	TimestampTz configured_at;	/* when the configuration was read that it is of */
+	MemoryContext session_context;	/* of "meaning" */
+	SweepMeaning *meaning;		/* session state that is restored before each call of the handler; NULL = not noted yet */
+	TimestampTz configured_at;	/* PgReloadTime when "meaning" was noted */
 	long		pause_ms;		/* after a claim that failed */
 	long		outage_ms;		/* last pause after an error of the server; 0 = a batch was done since */
 	/* State of the turn. */
 	SweepClaimed *messages;
-	int64	   *untried;		/* room for their ids */
+	int64	   *untried;		/* buffer for the ids of the messages */
 	int			count;
 	pg_uuid_t	lease;
 	SweepPiece	piece;
-	int			awaited;		/* what the commit of the piece waits for, see base/remote.h */
+	int			awaited;		/* standby confirmation that the commit of the piece waits for, see base/remote.h */
 	Jsonb	   *error;			/* of the single message that failed */
 } SweepConsumer;
 
-/* For the exit of the process: gives back what it has claimed. A message that was not passed to a handler counts no attempt. */
+/* Called at the exit of the process: gives its messages back. A message that was not passed to the handler counts no attempt. */
 extern void sweep_consumer_release(SweepConsumer *consumer);
 
-/* Handles what can be claimed, or waits until there is something, or until it is asked to leave. */
+/* Claims and handles messages. Without any, waits until there are some or the process is asked to leave. */
 extern void sweep_consumer_take_turn(SweepConsumer *consumer);
 
 #endif							/* SWEEP_CONSUMER_TURN_H */

@@ -1,15 +1,13 @@
 /*
  * crash_note.c
- *		Notes of the work in hand of a consumer or a run, written where they outlive a crash of the server.
+ *		Notes of the messages or run that a process works on, in files that survive a crash of the server.
  *
- * A handler that crashes its process takes the whole server with it, and shared memory, so nothing in
- * there could tell which message it was, and the message would be tried for ever, with the server going
- * down each time. Before a consumer calls a handler it therefore writes the ids of the messages that are in hand to a file
- * of its own, and when they are done it writes that there are
- * none: plain writes of a few bytes, no flush, because the operating system survives what happens to our
- * process. The exit callback of the process removes the file. The messages that the next scheduler of the
- * database finds in the file were in hand when the server went down; it counts them in sweep.consumer_crash. The process of a run notes its number and job in the same way; that
- * is counted in sweep.job_state, see engine/crashes.sql.
+ * A handler that crashes its process takes the whole server and its shared memory down. Without a note no process would know which message
+ * caused the crash, and the message would be tried for ever, with a crash each time. Before a consumer calls a handler, it therefore writes the ids
+ * of the messages that it is handling to a file of its own, and at the end that there are none. These are plain writes of a few bytes without
+ * a flush, because the operating system survives the crash of a process. The exit callback of the process removes the file. If the next scheduler
+ * of the database finds messages in the file, they were being handled when the server went down, and it counts them in sweep.consumer_crash.
+ * The process of a run notes the run_id and the job in the same way; these crashes are counted in sweep.job_state, see engine/crashes.sql.
  *
  * The files are in pg_stat_tmp: it is always there, and base backups leave out its contents.
  */
@@ -82,7 +80,7 @@ sweep_crash_note_open(const char *kind, int slot)
 				 errmsg("could not create file \"%s\": %m", note_path)));
 }
 
-/* When it cannot be written, a crash is not counted; nothing else depends on it. */
+/* If a write fails, a crash is not counted; nothing else depends on the note. */
 void
 sweep_crash_note_write(int32 queue_id, const int64 *message_ids, int count)
 {
@@ -164,7 +162,7 @@ list_notes(void)
 	FreeDir(directory);
 }
 
-/* Reads what was in hand. A file that is not as we write it says nothing. */
+/* Reads a note. A file with another layout is ignored. */
 static bool
 read_note(const char *path, CrashNote *note)
 {
@@ -215,7 +213,7 @@ count_work(void *arg)
 		(void) sweep_sql_execute(&count_run_crashes_sql, &value, NULL);
 }
 
-/* Its process is, when the scheduler alone was started again; that of a run may also wait for its next run. */
+/* Its process is alive if only the scheduler was started again. A note without a run is of a process that waits for its next run. */
 static bool
 is_alive(const CrashNote *note)
 {
@@ -229,7 +227,7 @@ is_alive(const CrashNote *note)
 	return false;
 }
 
-/* False when another transaction is dropping the queue: when that has ended the outcome is known. */
+/* False if another transaction is dropping the queue or has locked its rows: the note is kept for another try. */
 static bool
 count_messages(const CrashNote *note)
 {

@@ -1,6 +1,6 @@
 /*
  * crash_note.h
- *		Notes of the work in hand of a consumer or a run, written where they outlive a crash of the server.
+ *		Notes of the messages or run that a process works on, in files that survive a crash of the server.
  */
 #ifndef SWEEP_CRASH_NOTE_H
 #define SWEEP_CRASH_NOTE_H
@@ -10,13 +10,13 @@
 #define NOTE_OF_CONSUMER ""
 #define NOTE_OF_RUN "run."
 
-/* Opens the note of this process in its slot. Kind: NOTE_OF_CONSUMER or NOTE_OF_RUN, whose number is its only message. */
+/* Opens the note of this process in its slot. Kind: NOTE_OF_CONSUMER or NOTE_OF_RUN; the note of a run has the run_id as its only message. */
 extern void sweep_crash_note_open(const char *kind, int slot);
 
-/* Before a handler is called: these messages are in hand from now on, and no others. */
+/* Called before a handler: notes that these messages are being handled from now on, and no others. */
 extern void sweep_crash_note_write(int32 queue_id, const int64 *message_ids, int count);
 
-/* None are. */
+/* Notes that no message is being handled any more. */
 extern void sweep_crash_note_clear(void);
 
 /* Removes the note, when the process ends. */

@@ -31,8 +31,8 @@ static void warn_of_missing(List *names);
 static void forget_unlisted(void);
 
 /*
- * Shared catalogs can be read without a database; there is no SQL here. False when a session has locked the list: then it is
- * tried again soon, and the timeouts of runs are watched meanwhile.
+ * Shared catalogs can be read without a database, but without SQL. False when a session has locked pg_database: the launcher
+ * tries again soon, and can watch the timeouts of runs meanwhile.
  */
 bool
 sweep_databases_list(bool warn)
@@ -61,7 +61,7 @@ sweep_databases_list(bool warn)
 			Form_pg_database form = (Form_pg_database) GETSTRUCT(tuple);
 
 			missing = strike(missing, NameStr(form->datname));
-			/* A connection limit of -2 marks what an interrupted DROP DATABASE has left. */
+			/* A connection limit of -2 marks a database whose DROP DATABASE was interrupted. */
 			if (sweep_enabled && !sweep_start_paused && form->datallowconn && !form->datistemplate && form->datconnlimit != -2 &&
 				sweep_settings_allow_database(NameStr(form->datname)))
 				enter_database(form->oid, NameStr(form->datname));
@@ -78,7 +78,7 @@ sweep_databases_list(bool warn)
 	return locked;
 }
 
-/* A database that was renamed may be another one. */
+/* A new name means that the database is treated as a new one. */
 static void
 enter_database(Oid oid, const char *name)
 {
@@ -120,7 +120,7 @@ warn_of_missing(List *names)
 				 errhint("Names in capitals, or with a comma, are enclosed in double quotes.")));
 }
 
-/* Databases that are no longer there or no longer among pg_sweep.databases, and all of them while pg_sweep.enabled is off or pg_sweep.start_paused on. */
+/* Removes databases that do not exist or are not in pg_sweep.databases, and all while pg_sweep.enabled is off or pg_sweep.start_paused on. */
 static void
 forget_unlisted(void)
 {

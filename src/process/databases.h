@@ -15,23 +15,23 @@ typedef struct SweepKnownDatabase
 	char		name[NAMEDATALEN];
 	uint32		listed;			/* the last reading in which it was there, and pg_sweep might work in it */
 	bool		there;			/* has a scheduler */
-	bool		is_short;		/* its scheduler has left while runs waited for others to end */
-	TimestampTz due_at;			/* since when it waits, or from when on */
-	long		pause_ms;		/* last one after a failure */
-	int64		next_try_us;	/* monotonic: not before */
+	bool		is_short;		/* its scheduler has left while runs there waited for others to end */
+	TimestampTz due_at;			/* due since or from this moment */
+	long		pause_ms;		/* last pause after a failure */
+	int64		next_try_us;	/* monotonic: no scheduler is started before */
 	SweepDatabaseRecord record;
 } SweepKnownDatabase;
 
 /*
- * Reads the list of databases, in a transaction of its own; false when a session has locked it. To be called first. Warns, if it is
- * to, of names in pg_sweep.databases that are of no database.
+ * Reads the list of databases in a transaction of its own; false when a session has locked pg_database. To be called first. With
+ * "warn", warns of names in pg_sweep.databases that no database has.
  */
 extern bool sweep_databases_list(bool warn);
 
-/* Makes all of them due that have the extension, as far as is known. */
+/* Makes all databases due that may have the extension. */
 extern void sweep_databases_forget_moments(void);
 
-/* Looks one up, or returns NULL; begins a scan with hash_seq_search(). */
+/* The first looks a database up, or returns NULL; the second begins a scan with hash_seq_search(). */
 extern SweepKnownDatabase *sweep_databases_find(Oid database);
 extern void sweep_databases_scan(HASH_SEQ_STATUS *status);
 

@@ -2,9 +2,9 @@
  * due.c
  *		Queues what is due, and lists what may start.
  *
- * Called by scheduler.c in a tick. SQL functions decide which jobs are due. One role can have thousands of jobs
- * that are due at a moment; so that runs of others start meanwhile, the jobs are queued in transactions of a bounded size,
- * the roles in turn, and for a bounded time: the rest is left to the next tick.
+ * Called by scheduler.c in a tick. SQL functions decide which jobs are due. One role can have thousands of jobs that are
+ * due at the same moment. To let runs of other roles start meanwhile, the jobs are queued in transactions of a
+ * bounded size, the roles in turn, and for a bounded time; the rest is left to the next tick.
  */
 #include "postgres.h"
 
@@ -22,7 +22,7 @@
 
 static SweepStatement startable_runs_sql = {
 	.text = "SELECT s.run_id, s.expected_rows, r.place, j.name, o.role, j.priority, s.run_id = ANY ($2), " SWEEP_DEFINITION_OF_RUN
-		/* Each by its key, however many wait. */
+		/* Each run is found by its key, however many wait. */
 		" FROM sweep._startable_runs($1) AS s CROSS JOIN LATERAL (SELECT l.ctid AS place, l.job, l.run_as, l.args, l.shares_left, l.bucket, l.trigger, l.due_at "
 		"FROM sweep.run_live l WHERE l.run_id = s.run_id AND l.status = 'waiting' OFFSET 0) AS r "
 		"JOIN sweep.job_definition j ON j.name = r.job AND j.run_as = r.run_as CROSS JOIN LATERAL (SELECT sweep._role_oid(j.run_as) AS role OFFSET 0) AS o "
@@ -50,15 +50,15 @@ static SweepStatement reboot_sql = {
 #define QUEUE_AT_ONCE 100
 #define QUEUE_US INT64CONST(50000)
 
-/* Step of the clock backwards after which moments are compared with it at once; else that is done once a minute. */
+/* Backward step of the clock after which moments are compared with it at once instead of once a minute, in us. */
 #define STEP_US INT64CONST(1000000)
 
 static SweepDatabaseRecord *record;
-static bool booting = false;	/* @reboot jobs are queued when the transaction is committed */
+static bool booting = false;	/* the transaction queues the @reboot jobs */
 static TimestampTz moment;
 static SweepDue queued;
 static TimestampTz clock_now;
-static int64 back_us;			/* by which the clock was set back since then */
+static int64 back_us;			/* by which the clock was set back since the last comparison */
 
 static Datum started_runs(void);
 static void lost_work(void *arg);
@@ -80,9 +80,9 @@ sweep_due_can_connect(void)
 }
 
 /*
- * Where fewer processes are free than runs are due, a role with a long backlog of old runs would start all of them before those of any
- * other role. Among runs of one priority, roles therefore take turns: first the first run of each, in the order of their numbers, beginning
- * behind the role whose run was started last, then the second ones. Runs of one role keep their order.
+ * When fewer processes are free than runs are due, a role with a long backlog of old runs would otherwise start all of them before those of
+ * any other role. Among runs of one priority, roles therefore take turns: first the first run of each role, in the order of their
+ * OIDs, beginning after the role whose run was started last, then the second runs. Runs of one role keep their order.
  */
 uint64
 sweep_due_list(TimestampTz now, Oid last_role)
@@ -153,7 +153,7 @@ due_work(void *arg)
 	queued.more = sweep_sql_int32(1) >= QUEUE_AT_ONCE;
 }
 
-/* A job that was due by the old clock has its new moment before what is due is queued. */
+/* Called before due jobs are queued, so that jobs have their new moments when the clock was set back. */
 static bool
 mend_clock(bool (*transact) (SweepWork work))
 {

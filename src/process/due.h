@@ -17,21 +17,21 @@ typedef struct SweepDue
 } SweepDue;
 
 /*
- * Ends the records of lost runs and queues runs for the jobs that are due at this moment: either may let runs start. Each
- * transaction is made by transact, and false is returned when it has returned that.
+ * Ends the records of lost runs and queues runs for the jobs that are due at this moment; both may let runs start. Each
+ * transaction is executed by transact(); false when that has returned false.
  */
 extern bool sweep_due_queue(TimestampTz now, bool (*transact) (SweepWork work), SweepDatabaseRecord *database, SweepDue *due);
 
 /*
- * Whether the process of a run could connect to the database. Not since ALTER DATABASE with ALLOW_CONNECTIONS false: runs would fail, and
- * wait instead. Then the launcher is asked to read its list, and has the scheduler and the consumers leave.
+ * Whether the process of a run could connect to the database. After ALTER DATABASE with ALLOW_CONNECTIONS false it cannot, so runs wait
+ * instead of failing; the launcher is asked to read its list, and makes the scheduler and the consumers leave.
  */
 extern bool sweep_due_can_connect(void);
 
 /*
- * Lists the waiting runs that may start, in the order in which they are to be: their id, what the last run had to do, the place of the row,
- * the job, its role and priority, whether the run was started before, and its definition. A run that was started is listed as waiting while its process
- * has not begun it. It does not count as the next one of its role, and must not be started again should it have ended meanwhile.
+ * Lists the waiting runs that may start, in the order in which they are to start: run_id, number of rows of the last run, ctid of the row, the job,
+ * its role and priority, whether the run was started before, and its definition. A run whose process was started but has not begun it is still listed
+ * as waiting. It does not count as the next run of its role, and must not be started again, because it may have ended meanwhile.
  */
 extern uint64 sweep_due_list(TimestampTz now, Oid last_role);
 

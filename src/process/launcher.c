@@ -2,17 +2,17 @@
  * launcher.c
  *		One process per cluster: starts a scheduler in each database that is due, and watches the timeouts of runs.
  *
- * The launcher keeps the moment at which each database is next due. A scheduler that leaves puts its moment into its entry in
- * shared memory. A database of which no moment is known is due at once: when the server starts or a standby is promoted, when
- * the launcher was restarted, after CREATE DATABASE, when a scheduler has died, and when a commit has asked (see shared.c). The
- * launcher is connected to no database and cannot look into one: a scheduler that finds no extension leaves with the moment
- * "when asked".
+ * The launcher keeps the moment at which each database is next due. A scheduler that leaves puts its moment into its entry in shared
+ * memory. A database without a known moment is due at once: when the server starts or a standby is promoted, when the launcher was
+ * restarted, after CREATE DATABASE, when a scheduler has died, and when a commit has asked for a scheduler (see ask.c). The launcher is
+ * connected to no database and cannot look into one: a scheduler that finds no extension leaves with the moment "when asked".
  *
- * Runs that schedulers have left to it come first. At most half of the processes that no run has are schedulers. Databases that
- * are due take turns in the order in which they began to wait; while they wait, each scheduler leaves after one tick.
+ * Runs that schedulers have left to the launcher are started first. At most half of the processes that no run has are
+ * schedulers, but at least one. Databases that are due take turns in the order in which they began to wait; while they wait,
+ * each scheduler leaves after one tick.
  *
- * Moments are compared with the wall clock. Once a minute the launcher looks whether that was set back, which makes known moments
- * unknown, and reads the list of databases.
+ * Moments are compared with the wall clock. Once a minute the launcher checks whether that clock was set back, which makes all
+ * moments unknown, and reads the list of databases.
  *
  * No scheduler is started in a template, nor while a session is about to drop, rename, move or copy the database, see utility.c.
  */
@@ -35,21 +35,21 @@
 #define RESTART_SECONDS 2
 #define LIST_MS 60000
 
-/* Step of the wall clock backwards after which moments are not known any more. */
+/* Backward step of the wall clock after which moments are no longer known, in us. */
 #define STEP_US (5 * INT64CONST(1000000))
 
-/* Time before its moment at which a scheduler is started, so that it is ready then. */
+/* Time by which a scheduler is started before its moment, in us, so that it is ready then. */
 #define AHEAD_US INT64CONST(100000)
 
-/* Pauses after a scheduler that has died or did not come up, and while a session keeps the database for itself. */
+/* First and longest pause after a scheduler has died or did not come up, and while a session has a hold on the database, in ms. */
 #define FIRST_PAUSE_MS 1000
 #define LONGEST_PAUSE_MS 60000
 #define HELD_PAUSE_MS 200
 
-/* Pause after a registration that was refused, if no process of pg_sweep ends before. */
+/* Pause after a refused registration, unless a process of pg_sweep ends before, in ms. */
 #define REFUSED_PAUSE_MS 200
 
-/* A slot that no scheduler has looked at is freed after this. */
+/* Age after which a slot is freed that no scheduler has looked at, in ms. */
 #define UNOPENED_AGE_MS 600000
 
 static SweepPool pool = {NULL};
@@ -153,8 +153,8 @@ is_asked(void)
 }
 
 /*
- * Takes over the entries of schedulers that have left, and the flags of databases without a scheduler. Several databases share a flag,
- * which is taken back only with a list that was read since: the session that has set it may have created a database.
+ * Takes over the moments of schedulers that have left, and the flags of databases without a scheduler. Several databases share a flag. It
+ * is cleared only if the list of databases was read after the flag was set, because the session that set it may have created a database.
  */
 static void
 collect(bool take_asked)
@@ -191,8 +191,8 @@ collect(bool take_asked)
 }
 
 /*
- * A scheduler that was started since the flag was set may have looked already, and a commit after that have left it at the flag.
- * The caller has the lock.
+ * Asks schedulers that were started since the flag was set: such a scheduler may have done its tick before a later commit that
+ * found the flag set already. The caller has the lock.
  */
 static void
 pass_on(SweepDatabase *entry, const uint32 *asked)
@@ -243,8 +243,8 @@ collect_entry(int index)
 }
 
 /*
- * Frees the slot of a run that never began and that no scheduler has looked at for long; has one look at a slot whose worker was
- * started here and has not come up. The caller has the lock.
+ * Frees the slot of a run that never began if no scheduler has looked at it for long. If its worker was started here and never
+ * came up, asks a scheduler to look at the slot. The caller has the lock.
  */
 static void
 free_slot(int index)
@@ -274,7 +274,7 @@ take_moment(SweepKnownDatabase *database, const SweepDatabase *entry)
 		look_again(database);
 }
 
-/* A session wants the database for itself, which may be gone by then: the list is read again before the next try. */
+/* A session has a hold on the database and may drop it, so the list is read again before the next try. */
 static void
 look_again(SweepKnownDatabase *database)
 {
@@ -282,7 +282,7 @@ look_again(SweepKnownDatabase *database)
 	list_us = Min(list_us, database->next_try_us);
 }
 
-/* Starts the runs that schedulers have left, then what is due; returns how long to wait until something is to be tried again. */
+/* Starts the runs that schedulers have left to the launcher, then schedulers of due databases; returns the time until the next try, in ms. */
 static long
 start_due(void)
 {
@@ -308,7 +308,7 @@ start_due(void)
 	return wait_ms;
 }
 
-/* The one that has waited longest. Else NULL, and *wait_ms is no longer than until the first of them is due. */
+/* The due database that has waited longest. If there is none, NULL, and *wait_ms is at most the time until the first one is due. */
 static SweepKnownDatabase *
 next_due(TimestampTz now, int64 now_us, long *wait_ms)
 {
@@ -331,7 +331,7 @@ next_due(TimestampTz now, int64 now_us, long *wait_ms)
 	return first;
 }
 
-/* False when there is no process to be had. The entry is claimed before the hold is looked for, see clear_database() in utility.c. */
+/* False when no process is available. The entry is claimed before the hold is checked, see clear_database() in utility.c. */
 static bool
 start_scheduler(SweepKnownDatabase *database, int64 now_us)
 {
@@ -384,7 +384,7 @@ claim(const SweepKnownDatabase *database, SweepWorkerArgs *args)
 	return entry;
 }
 
-/* The database stays due, so what was asked meanwhile is not lost. */
+/* The database stays due, so requests that came meanwhile are not lost. */
 static void
 unclaim(SweepDatabase *entry)
 {
@@ -408,7 +408,7 @@ note_refusal(const SweepKnownDatabase *database, int64 now_us)
 			 errhint("Raise max_worker_processes, which needs a restart of the server, or lower max_parallel_workers.")));
 }
 
-/* Schedulers that wait for their next moment leave when they hear that others wait for a process. */
+/* Tells schedulers whether databases wait for a process: then they leave instead of waiting for their next moment. */
 static void
 say_line(bool line)
 {

@@ -7,7 +7,7 @@
 
 #include "postgres.h"
 
-/* Has the launcher started with the server; only while the library is loaded at server start. */
+/* Registers the launcher, which starts with the server; only called while the library is loaded at server start. */
 extern void sweep_launcher_register(void);
 
 extern PGDLLEXPORT void sweep_launcher_main(Datum arg);

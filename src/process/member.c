@@ -2,9 +2,9 @@
  * member.c
  *		Makes a role a member of sweep_client in a transaction of its own.
  *
- * Called by sweep.grant_queue(). The membership would else be uncommitted for as long as the caller's transaction is open, and
- * every other session that grants it to that role, in any database, would wait. A background worker adds it and ends. When
- * the caller's transaction is rolled back, the membership remains; by itself it gives no right on any queue.
+ * Called by sweep.grant_queue(). Otherwise the membership would be uncommitted as long as the caller's transaction is open,
+ * and every other session that grants it to that role, in any database, would wait. A background worker adds the membership
+ * and ends. If the caller's transaction is rolled back, the membership remains; alone it gives no privilege on any queue.
  */
 #include "postgres.h"
 
@@ -17,12 +17,12 @@
 #include "base/txn.h"
 #include "base/worker.h"
 
-/* Without roles that only the transaction of the caller sees. */
+/* Does nothing for a role that only the transaction of the caller can see. */
 static SweepStatement add_member_sql = {
 	.text = "SELECT sweep._add_member($1) FROM pg_catalog.pg_roles r WHERE r.oid = $1",
 	.types = {OIDOID}};
 
-/* Entry function of the process that adds it. */
+/* Entry function of the process that adds the membership. */
 extern PGDLLEXPORT void sweep_member_main(Datum arg);
 
 PG_FUNCTION_INFO_V1(sweep_member_add_apart);
@@ -56,7 +56,7 @@ sweep_member_main(Datum arg)
 	role = ObjectIdGetDatum(args.role);
 	sweep_worker_begin();
 	sweep_worker_connect_engine(args.database);
-	/* The caller may hold the lock; it then goes on without this process. */
+	/* The caller's own transaction may hold the lock; then this process gives up. */
 	sweep_worker_set("lock_timeout", "2s");
 	if (sweep_txn_execute(&(SweepTxnPolicy) {.error_context = TopMemoryContext}, sweep_sql_execute_work, &(SweepExecution) {&add_member_sql, &role, NULL}, &error) == TXN_FAILED)
 		ereport(LOG,

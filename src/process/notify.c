@@ -2,14 +2,14 @@
  * notify.c
  *		Sends the notifications of the queues of a database.
  *
- * Called by scheduler.c, first in a tick and while it rests. NOTIFY takes a lock for its commit that exists once per cluster, so in
- * the commits of producers it would have all of them wait for one another. They only set a flag in shared memory and wake the
- * scheduler, once until the flag is cleared, see SweepNews. One notification per queue and pg_sweep.notify_interval is sent on the
- * channel "sweep.<queue>", without payload: it says "look", and a look takes all there is.
+ * Called by scheduler.c, first in a tick and while it rests. The commit of a NOTIFY takes a lock that exists once per cluster, so
+ * NOTIFY in the commits of producers would make them all wait for one another. Producers therefore only set a flag in shared memory
+ * and wake the scheduler, once until the flag is cleared, see SweepNews. At most one notification per queue and
+ * pg_sweep.notify_interval is sent on the channel "sweep.<queue>". It has no payload: it tells listeners to claim messages.
  *
- * One listener that stays in a transaction keeps the notification queue of the server from being emptied, and when that is full, the
- * commit of each session that notifies fails. Nothing is sent while it is more than pg_sweep.notify_queue_limit full; what was
- * not sent is sent when there is room again.
+ * One listener that stays in a transaction keeps the notification queue of the server from being emptied, and when that queue is
+ * full, the commit of each session that notifies fails. Nothing is sent while it is fuller than pg_sweep.notify_queue_limit; the
+ * notifications are sent when there is room again.
  */
 #include "postgres.h"
 
@@ -134,7 +134,7 @@ sweep_notify_has_unsent(void)
 	return full || pause_ms > 0;
 }
 
-/* Messages come one after the other: a scheduler that has just notified waits for the next one. */
+/* Messages often come in succession, so a scheduler that has just sent a notification stays for the next one. */
 long
 sweep_notify_rest(void)
 {

@@ -1,11 +1,11 @@
 /*
  * pool.c
- *		The workers that a scheduler has registered, by the slots in shared memory that they are for.
+ *		The workers that a scheduler has registered, by their slots in shared memory.
  *
  * Runners (scheduler.c) and consumers (consumer_pool.c) have a pool each. The scheduler first claims a slot in
- * shared memory, then registers a worker, which takes the slot over once it is up. A worker that ends before
- * that says nothing: its slot is found by the handle of the worker, or by its age when the scheduler that
- * had the handle has ended.
+ * shared memory, then registers a worker, which takes the slot over once it is up. A worker that ends before that
+ * leaves its slot claimed. The scheduler finds such a slot by the handle of the worker, or by its age if the
+ * scheduler that had the handle has ended.
  */
 #include "postgres.h"
 
@@ -38,7 +38,7 @@ sweep_pool_register(SweepPool *pool, const char *type, const char *name, const c
 	old = MemoryContextSwitchTo(TopMemoryContext);
 	registered = sweep_worker_register(type, name, function, args, handle);
 	MemoryContextSwitchTo(old);
-	/* Its end is told like that of any worker: then there is another try. */
+	/* The end of that process wakes the scheduler like the end of any worker, and it tries again. */
 	if (!registered)
 		sweep_reuse_dismiss();
 	return registered;

@@ -2,11 +2,10 @@
  * runner.c
  *		The process of a run: connects as the job's owner, performs the run, writes its own result.
  *
- * It is connected as the owner and nothing else, so that the job's SQL has no other identity to go back
- * to. Whatever way it ends, its slot is given back by an exit callback and its locks by the server;
- * a row that still says 'running' is then known to be lost. While more runs wait than there is room for, it performs
- * others of the same role, one after the other; see base/reuse.c. While no other run waits, it goes on with the share that follows
- * its own: no scheduler and no new process is waited for.
+ * It is connected as the owner from the beginning, so that the job's SQL has no other identity to go back to. However it ends, an
+ * exit callback gives its slot back and the server its locks; if the row still says 'running' then, the run is lost. While more
+ * runs wait than there is room for, the process performs further runs of the same role; see base/reuse.c. While no other run
+ * waits, it goes on with the next share of its job, without a scheduler or a new process.
  */
 #include "postgres.h"
 
@@ -35,18 +34,18 @@ static SweepStatement read_run_sql = {
 	.text = "SELECT " SWEEP_DEFINITION_OF_RUN
 		" FROM sweep.run_live r JOIN sweep.job_definition j ON j.name = r.job AND j.run_as = r.run_as WHERE r.run_id = $1 AND r.status = 'waiting'",
 	.types = {INT8OID}};
-/* The conditions are those under which a scheduler starts a share. */
+/* The same conditions as those under which a scheduler starts a share. */
 static SweepStatement read_follower_sql = {
 	.text = "SELECT " SWEEP_DEFINITION_OF_RUN
 		" FROM sweep.run_live r JOIN sweep.job_definition j ON j.name = r.job AND j.run_as = r.run_as JOIN sweep.job_state s ON s.job = j.name WHERE r.run_id = $1 AND r.status = 'waiting' "
 		"AND NOT EXISTS (SELECT FROM sweep.control) AND s.all_paused_at IS NULL AND s.paused_at IS NULL AND s.crashes = 0 AND (NOT s.as_user OR sweep._is_user(r.run_as)) AND r.xmax = 0",
 	.types = {INT8OID}};
 
-/* Time for which an idle process waits for another run, and after which it takes no other one, in us. */
+/* Time for which an idle process waits for another run, and age after which it takes no further run, in us. */
 #define IDLE_US INT64CONST(100000)
 #define LONGEST_LIFE_US INT64CONST(60000000)
 
-/* Age of a run until which a scheduler waits for its end, rather than leave its own process to another run. */
+/* While a run is younger than this, in us, a scheduler waits for its end instead of leaving its own process to another run. */
 #define YOUNG_US INT64CONST(2000000)
 
 typedef struct RunnerContext
@@ -55,9 +54,9 @@ typedef struct RunnerContext
 	SweepRun   *run;
 	bool		opened;
 	bool		found;
-	bool		follows;		/* the run follows the last one of this process, which has not been given it by a scheduler */
+	bool		follows;		/* the run is the next share, which the process took itself and not from a scheduler */
 	int64		began_us;		/* 0 = not connected yet */
-	uint64		login;			/* as what it has logged in, see reuse.h; 0 = it performs one run */
+	uint64		login;			/* stamp of the login, see reuse.h; 0 = the process performs one run */
 } RunnerContext;
 
 static SweepSlot *next_wanted(void);
@@ -89,7 +88,7 @@ sweep_runner_start(SweepPool *pool, const SweepRun *run, int64 expected_rows, bo
 	sweep_shared_unlock();
 	if (slot == NULL)
 		return refusal;
-	/* The role of its job is gone: ended like a run whose process could not begin, which says why. */
+	/* The role of the job is gone: the run is ended like a run whose process could not begin, with the reason. */
 	if (!OidIsValid(run->run_as))
 	{
 		sweep_shared_release(slot, false, false);
@@ -133,7 +132,7 @@ sweep_runner_start_wanted(SweepPool *pool)
 		SweepWorkerArgs args = {.database = slot->database, .role = slot->role, .run_id = slot->run_id, .index = slot - sweep_shared()->slots, .generation = slot->generation};
 		char		name[BGW_MAXLEN];
 
-		/* The hold is looked for after the slot was claimed, see clear_database() in utility.c. */
+		/* The hold is checked after the slot was claimed, see clear_database() in utility.c. */
 		if (sweep_databases_find(args.database) == NULL || sweep_lock_database_is_held(args.database))
 		{
 			sweep_shared_lock(LW_EXCLUSIVE);
@@ -153,7 +152,7 @@ sweep_runner_start_wanted(SweepPool *pool)
 	return false;
 }
 
-/* The one that has waited longest: from now on it is starting. */
+/* The slot that has been wanted for longest; from now on it is starting. */
 static SweepSlot *
 next_wanted(void)
 {
@@ -246,7 +245,7 @@ sweep_runner_fail_start(SweepSlot *slot)
 	sweep_shared_unlock();
 }
 
-/* With the name of its job behind the number: the row of the run may not have reached the disk. */
+/* The note has the name of the job after the run_id, because the row of the run may not have reached the disk. */
 static void
 note_run(int64 run_id)
 {
@@ -299,7 +298,7 @@ perform(void)
 				 errmsg("run %lld could not be read: %s", (long long) run_id, error->message)));
 	if (runner.found)
 	{
-		/* A share may be followed by another one in this process. */
+		/* The process of a share may go on with the next share. */
 		if (runner.login == 0 && runner.run->bucket_count > 0)
 			runner.login = sweep_reuse_login_stamp();
 		name_session(runner.run);
@@ -311,7 +310,7 @@ perform(void)
 	pgstat_report_activity(STATE_IDLE, NULL);
 }
 
-/* The run may belong to another role by now: it is not found then, and waits for a process of that role. */
+/* If the run belongs to another role by now, it is not found, and waits for a process of that role. */
 static void
 read_work(void *arg)
 {
@@ -340,7 +339,7 @@ may_perform_another(void)
 		sweep_monotonic_us() - runner.began_us <= LONGEST_LIFE_US;
 }
 
-/* Whether it goes on with the share that follows its own. Nothing that a run has left in the session is there in the next one. */
+/* Whether the process goes on with the next share. The session is cleaned before that run. */
 static bool
 go_on(void)
 {
@@ -353,7 +352,7 @@ go_on(void)
 	return true;
 }
 
-/* Whether the process stays, with what a run has left in the session discarded: when a run waits. */
+/* Whether the process stays, because a run waits. The session is cleaned then. */
 static bool
 stay(void)
 {
@@ -375,8 +374,8 @@ forget_run(void)
 }
 
 /*
- * False when no run has come, or one that needs a new process, because its role has changed since this process logged in. The slot is
- * given back then.
+ * False when no run has come, or when the run needs a new process because its role has changed since this process logged in. The slot
+ * is given back then.
  */
 static bool
 await_run(void)
@@ -391,12 +390,12 @@ await_run(void)
 	} while (look == REUSE_NOT_YET);
 	if (look == REUSE_LEAVE)
 		runner.slot = NULL;
-	/* When this process is to end, another one begins the run. */
+	/* If this process is to end, another process begins the run. */
 	CHECK_FOR_INTERRUPTS();
 	return look == REUSE_TAKEN && sweep_reuse_login_stamp() == runner.login;
 }
 
-/* Registered before the connection is made, so it runs after the locks are gone. */
+/* Registered before the connection is made, so it runs after the locks are released. */
 static void
 give_slot_back(int code, Datum arg)
 {

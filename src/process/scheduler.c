@@ -2,13 +2,13 @@
  * scheduler.c
  *		One process per database: starts what is due.
  *
- * A tick: send notifications, start a runner for every run that may start, end the records of runs whose process is gone,
- * queue a run for every job that is due and start those, move what has ended to the history. SQL functions that take the clock as an
- * argument decide what is due and may start. No SQL of a user runs here, and no commit waits for the disk.
+ * A tick sends notifications, starts a runner for every run that may start, ends the records of runs whose process is gone, queues a
+ * run for every job that is due and starts these runs, and moves ended runs to the history. SQL functions that take the clock as an
+ * argument decide which jobs are due and which runs may start. No SQL of a user runs here, and no commit waits for the disk.
  *
  * Between ticks the scheduler sleeps until the next due moment or the next try to get a worker, or until it is asked, see ask.c. When
- * nothing is due within a minute, or other databases wait for a scheduler, it leaves its next moment to the launcher. When a run
- * finds no process, and no other run is to end soon, it leaves its own process to that run, which the launcher starts then.
+ * nothing is due within a minute, or other databases wait for a scheduler, it leaves its next moment to the launcher. When no process is
+ * free for a run, and no other run is likely to end soon, it ends to free its own process, in which the launcher then starts the run.
  */
 #include "postgres.h"
 
@@ -35,18 +35,18 @@
 #include "process/pool.h"
 #include "process/runner.h"
 
-/* Longest time until the next look, in ms; old rows are pruned then. */
+/* Longest time until the next tick, in ms, so that old rows are pruned. */
 #define LONGEST_REST_MS 86400000
 #define LOCK_TIMEOUT "1s"
 
-/* Delay of the rest of a tick after runs were started, and time for which a tick goes on starting the runs of its list, in ms. */
+/* Pause of a tick after it has started runs, and longest time for which it starts the runs of one list, in ms. */
 #define START_PAUSE_MS 5
 #define START_MS 100
 
-/* A scheduler stays so long after it has started a run or was asked, if no other database waits: more may be started soon. */
+/* Time for which a scheduler stays after it has started a run or was asked, if no other database waits: another run may follow. */
 #define LINGER_US INT64CONST(1000000)
 
-/* When so many runs of one job were moved to the history, there may be more: see sweep._archive_runs. */
+/* Number of runs that sweep._archive_runs moves to the history at once: after so many there may be more. */
 #define MANY_ENDED 100
 
 typedef struct StartableRun
@@ -56,7 +56,7 @@ typedef struct StartableRun
 	char	   *role_name;
 	bool		unlimited;		/* see quota.h */
 	bool		preferred;		/* its priority is above 0 */
-	bool		takes_long;		/* and is not given the last process */
+	bool		takes_long;		/* its last run did: it does not get the last process */
 } StartableRun;
 
 typedef struct Scheduler
@@ -71,14 +71,14 @@ typedef struct Scheduler
 	List	   *startable;		/* of StartableRun */
 	bool		lock_held;		/* a run waits for a lock that another process has */
 	long		lock_pause_ms;	/* the last pause because of that */
-	bool		waits_on;		/* one that was started waits again */
-	bool		left_run;		/* the launcher starts one in place of this process */
+	bool		waits_on;		/* a run that was started waits again */
+	bool		left_run;		/* the launcher starts a run in place of this process */
 	bool		history_locked;
 	bool		tick_failed;
-	SweepRefusal short_of;		/* what keeps runs waiting */
-	SweepDatabaseRecord *record;	/* with the pause until the next try, 0 when nothing has to be tried again */
-	long		starting_ms;	/* until the first process of a run that has not come up is given up */
-	long		behind_ms;		/* pause because what is due stayed due, 0 when it did not */
+	SweepRefusal short_of;		/* limit that keeps runs waiting */
+	SweepDatabaseRecord *record;	/* its pause_ms is 0 when nothing has to be tried again */
+	long		starting_ms;	/* time until the first starting process of a run is given up */
+	long		behind_ms;		/* pause because a due job stayed due, 0 when none did */
 	int64		wake_in_us;		/* until the next due moment; PG_INT64_MAX = none */
 	int64		linger_until_us;
 } Scheduler;
@@ -132,8 +132,8 @@ sweep_scheduler_main(Datum arg)
 	sweep_worker_set("synchronous_commit", "off");
 	sweep_worker_set("lock_timeout", LOCK_TIMEOUT);
 	/*
-	 * Its plans live as long as it: most were made while there was next to nothing in the tables. And they serve for all
-	 * values: to find out for each of them whether another plan is cheaper takes longer than what is planned.
+	 * The plans live as long as the process, and most are made while the tables are nearly empty. Generic plans are
+	 * forced, because custom planning takes longer than executing the statements.
 	 */
 	sweep_worker_set("enable_seqscan", "off");
 	sweep_worker_set("plan_cache_mode", "force_generic_plan");
@@ -165,20 +165,20 @@ scheduler_tick(void)
 	if (sweep_shared_is_asked(scheduler.entry))
 		scheduler.linger_until_us = sweep_monotonic_us() + LINGER_US;
 	pg_atomic_write_u32(&scheduler.entry->asked, 0);
-	/* The slot of a process that ends is not free at once: after a refusal there is another try soon. */
+	/* The background worker of a run that has ended is not free at once, so another try follows soon after a refusal. */
 	if (scheduler.entry->ended && scheduler.short_of != REFUSED_NOT)
 		scheduler.record->pause_ms = 0;
 	scheduler.entry->ended = scheduler.entry->news = false;
 	sweep_shared_unlock();
 
 	/*
-	 * Read once, and after the flag: a session that queues a run which is due later than this sets the flag again, or
-	 * its run is seen when the tick asks when to wake. With a later clock there, a run that fell due in between would
-	 * be neither started nor waited for.
+	 * The clock is read once, after the flag is cleared. If a session queues a run that is due later, it sets the
+	 * flag again, or the tick sees the run when it asks when to wake. If that query used a later clock, a run that
+	 * fell due in between would be neither started nor waited for.
 	 */
 	scheduler.now = GetCurrentTimestamp();
 	(void) sweep_notify_send(LOCK_TIMEOUT);
-	/* Runs that wait already come first, because sessions may be waiting for them. */
+	/* Waiting runs are started before due jobs are queued, because sessions may be waiting for them. */
 	if (sweep_crash_note_count(NOTE_OF_RUN, transact, &scheduler.record->runs_counted) && transact(startable_work))
 	{
 		bool		minute = sweep_monotonic_us() >= scheduler.record->minute_us;
@@ -255,9 +255,9 @@ startable_work(void *arg)
 }
 
 /*
- * Where more runs may start than there is room for, those that are left are started as others end, for a while: to list
- * them anew for each one that ends would take longer than the runs. A run that was cancelled or changed meanwhile finds that out
- * itself. A new request may have to come before the runs of the list, and ends this.
+ * When more runs may start than there is room for, the rest of the list is started as other runs end, for START_MS: a new list
+ * after each end would take longer than the runs. A run that was cancelled or changed meanwhile notices that itself. A new
+ * request ends this, because its run may have to start before those of the list.
  */
 static void
 start_runs(void)
@@ -277,7 +277,7 @@ start_runs(void)
 		if (!sweep_shared_is_asked(scheduler.entry))
 			any |= start_listed(&scheduler.runners, &shortage, &role_name);
 	}
-	/* All processes are in use, and no run is to end soon: this one makes room for a run. */
+	/* All processes are in use, and no run is likely to end soon: this process makes room for a run. */
 	if (shortage == REFUSED_PROCESSES && !scheduler.left_run && !sweep_runner_any_young() && transact(note_long))
 	{
 		scheduler.left_run = start_listed(NULL, &shortage, &role_name);
@@ -289,7 +289,7 @@ start_runs(void)
 		rest(START_PAUSE_MS);
 }
 
-/* Without a pool one run, which the launcher is to start. */
+/* Starts the runs of the list that there is room for. Without a pool it claims a slot for one run, which the launcher starts. */
 static bool
 start_listed(SweepPool *pool, SweepRefusal *shortage, const char **role_name)
 {
@@ -330,8 +330,8 @@ start_listed(SweepPool *pool, SweepRefusal *shortage, const char **role_name)
 }
 
 /*
- * With three processes or more the last one is not for a job whose last run took longer than a minute: such runs would soon have all
- * of them.
+ * With three processes or more, a job whose last run took longer than a minute does not get the last one: such runs would soon have
+ * all processes.
  */
 static void
 note_long(void *arg)
@@ -386,10 +386,10 @@ end_work(void *arg)
 		due_in_us = sweep_sql_int64(1);
 		scheduler.wake_in_us = due_in_us - (GetCurrentTimestamp() - scheduler.now);
 	}
-	/* Runs that wait for the lock of one that has not begun come next. */
+	/* Runs that wait for the lock of a run that has not begun can start now. */
 	if (more || unopened != NIL || scheduler.waits_on || scheduler.due.more)
 		scheduler.wake_in_us = 0;
-	/* A job that a session has locked stays due, and must not make the scheduler spin. */
+	/* A due job whose row a session has locked stays due; a growing pause keeps the scheduler from spinning. */
 	scheduler.behind_ms = due_in_us > 0 || scheduler.due.more ? 0 : Min(Max(scheduler.behind_ms * 2, 1), SWEEP_POOL_FIRST_PAUSE_MS);
 }
 
@@ -419,7 +419,7 @@ leave_entry(TimestampTz next_at)
 	scheduler.entry->next_at = next_at;
 }
 
-/* Decided under the lock: what is asked from then on is asked of the launcher. */
+/* Decided under the lock: later requests go to the launcher. */
 static bool
 may_leave(long wait_ms)
 {
@@ -444,8 +444,8 @@ may_leave(long wait_ms)
 }
 
 /*
- * Waits so long, or until there is something to do. That the latch is set does not mean that: the
- * postmaster sets it for each worker that has started or ended. Only what waits for a worker does when any has ended.
+ * Waits so long, or until there is something to do. A set latch alone is no reason to end the wait, because the postmaster sets it for each
+ * worker that starts or ends. It is only a reason while runs or consumers wait for a worker.
  */
 static void
 rest(long timeout_ms)
@@ -480,7 +480,7 @@ is_called(void)
 	return called;
 }
 
-/* The moment of a scheduler that has died is not known. */
+/* When a scheduler dies, the next moment of its database is not known. */
 static void
 leave(int code, Datum arg)
 {

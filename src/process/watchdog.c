@@ -2,8 +2,8 @@
  * watchdog.c
  *		Runs that are past their timeout.
  *
- * Called by launcher.c, each time before it sleeps. A run stops itself when its timeout has passed, unless its own
- * timer or its SQL fails to. It is asked again each second and at last its process is ended, never killed.
+ * Called by launcher.c, each time before it sleeps. A run normally stops itself when its timeout has passed. If it
+ * does not, it is asked again each second, and at last its process is terminated, but never killed.
  */
 #include "postgres.h"
 
@@ -13,7 +13,7 @@
 #include "base/shared.h"
 #include "process/watchdog.h"
 
-/* A run that is past its timeout is asked again after this, and its process ended after so many times. */
+/* Time between two requests to a run that is past its timeout, and requests after which its process is terminated. */
 #define WATCHDOG_STEP_MS 1000
 #define WATCHDOG_PATIENCE 5
 
@@ -34,7 +34,7 @@ sweep_watchdog_look(long *wait_ms)
 		if (slot->state != SLOT_RUNNING || deadline_us == 0)
 			continue;
 		deadline_us += (int64) slot->reminders * WATCHDOG_STEP_MS * 1000;
-		/* To end the wait for a standby would not undo the commit. */
+		/* Ending the wait for a standby would not undo the commit. */
 		if (now_us >= deadline_us && awaits_standby(slot))
 			deadline_us = now_us + WATCHDOG_STEP_MS * 1000;
 		else if (now_us >= deadline_us && slot->pid != 0)

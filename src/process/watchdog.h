@@ -5,7 +5,7 @@
 #ifndef SWEEP_WATCHDOG_H
 #define SWEEP_WATCHDOG_H
 
-/* Asks runs of all databases to stop that are past their timeout; shortens *wait_ms to the next look. */
+/* Asks runs of all databases that are past their timeout to stop; shortens *wait_ms to the next check. */
 extern void sweep_watchdog_look(long *wait_ms);
 
 #endif							/* SWEEP_WATCHDOG_H */

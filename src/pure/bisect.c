@@ -2,9 +2,9 @@
  * bisect.c
  *		Finds the items of a batch that fail by halving.
  *
- * A stack of pieces, always worked off from the left: whatever order the pieces come in, the items do in
- * their own, so the cursor of the run only moves forward. With f bad items among n at most
- * 2 f (log2 n + 1) pieces are tried, and without any bad item just one.
+ * The pieces are a stack, and the leftmost one is always tried next. The items are therefore tried in their order, so
+ * the cursor of the run only moves forward. With f bad items among n at most 2 f (log2 n + 1) pieces are tried, and
+ * without a bad item only one.
  */
 #include "pure/bisect.h"
 

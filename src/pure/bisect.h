@@ -2,7 +2,7 @@
  * bisect.h
  *		Chooses the pieces of a failed batch of items that are tried next.
  *
- * Used by items.c and consumer_turn.c. Pure C: no backend call, no allocation, nothing raises.
+ * Used by items.c and consumer_turn.c. Pure C: no backend call, no allocation, no error is raised.
  */
 #ifndef SWEEP_BISECT_H
 #define SWEEP_BISECT_H
@@ -28,8 +28,7 @@ typedef struct SweepBisect
 } SweepBisect;
 
 /*
- * Begins with all items as one piece, or with each item as a piece of its own. With none there is
- * nothing to try.
+ * Begins with all items as one piece, or with each item as a piece of its own. With 0 items there is no piece.
  */
 extern void sweep_bisect_begin(SweepBisect *bisect, int items, bool one_by_one);
 
@@ -37,8 +36,8 @@ extern void sweep_bisect_begin(SweepBisect *bisect, int items, bool one_by_one);
 extern bool sweep_bisect_next(SweepBisect *bisect, SweepPiece *piece);
 
 /*
- * Replaces a piece that has failed by its halves, which are tried next. False when the piece has a single item,
- * whose failure it is.
+ * Replaces a piece that has failed by its halves, which are tried next. False when the piece has a single item: that
+ * is the bad item.
  */
 extern bool sweep_bisect_split(SweepBisect *bisect, SweepPiece piece);
 

@@ -2,14 +2,12 @@
  * loop.c
  *		When a run stops: the limits of its batch loop and its stop reasons; how fast it goes until then.
  *
- * Called by run.c around every batch. All checks come after a batch: a run
- * always does at least one, stop_after 0 means exactly one, and max_rows 1000 with
- * batches of 100 is ten batches and no eleventh. Fewer rows than asked for do
- * not end a run, only none do, because a step may return fewer for reasons of
- * its own.
+ * Called by run.c around every batch. All checks come after a batch: a run always does at least one, stop_after 0
+ * means exactly one, and max_rows 1000 with batches of 100 means exactly ten. A batch without rows ends a run; a
+ * batch with fewer rows than asked for does not, because a step may return fewer for reasons of its own.
  *
- * The order of the checks decides what an operator reads when several limits
- * are met by the same batch: "drained" first, since nothing was left undone.
+ * If one batch meets several limits, the order of the checks decides which reason is shown: "drained" comes first,
+ * because no work is left.
  */
 #include "pure/loop.h"
 
@@ -132,7 +130,7 @@ sweep_loop_stop_name(SweepStopReason reason)
 	return stop_names[reason];
 }
 
-/* Batches that are not full say nothing about the size. */
+/* Batches that are not full do not count, because they do not show that the size works. */
 static void
 grow(SweepLoop *loop)
 {
@@ -147,7 +145,7 @@ grow(SweepLoop *loop)
 		loop->size = loop->size > loop->limits.batch_size / 2 ? loop->limits.batch_size : loop->size * 2;
 }
 
-/* By max_rows. */
+/* The number of rows that max_rows limits. */
 static int64_t
 counted_rows(const SweepLoop *loop)
 {
@@ -175,9 +173,9 @@ elapsed_us(const SweepLoop *loop, int64_t now_us)
 }
 
 /*
- * This and the next use the average over the whole run until its last commit. A rate of the last batches alone would follow a change
- * sooner, but batches differ (caches, load, locks of others), and an estimated end that moves back and forth with them is
- * of no use. Between two commits nothing moves at all.
+ * This function and the next one use the average over the whole run until its last commit. A rate of only the last batches would
+ * follow a change sooner, but batches differ (caches, load, locks of others), and the estimated end would move back and forth with
+ * them. Between two commits the values do not change.
  */
 double
 sweep_pace_rate(int64_t rows, int64_t worked_us)

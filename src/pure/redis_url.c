@@ -6,12 +6,12 @@
  *	rediss://...							the same over TLS
  *	unix:[//]/path[?db=n]					also with one slash, as GitLab writes it
  *
- * Host and path are percent-decoded. Everything is copied into places of fixed size, and what does not fit
- * is an error, never cut off.
+ * Host and path are percent-decoded. All parts are copied into fields of fixed size; a part that does not fit is an
+ * error, and never cut off.
  *
- * There is no user and no password in it: the server logs settings and shows them. Whatever has an @ is
- * taken for an attempt to give them, wherever it stands, so that a URL that is mistyped around its password
- * is not accepted as something else; an @ in a path is written %40.
+ * A URL must not contain a user or a password, because the server logs settings and shows them. An @ anywhere counts
+ * as an attempt to give them, so that a URL with a mistyped password is not accepted as something else; an @ in a
+ * path is written %40.
  */
 #include "pure/redis_url.h"
 
@@ -208,7 +208,7 @@ hex_digit(char c)
 	return -1;
 }
 
-/* Digits only: neither sign nor space nor more than there can be. */
+/* Digits only, without sign or space; false when the number is larger than max. */
 static bool
 parse_number(Piece piece, long max, int *number)
 {

@@ -1,9 +1,9 @@
 /*
  * redis_url.h
- *		The setting that says where Redis is: redis://host:port/db and its kin.
+ *		The address of Redis in the settings: redis://host:port/db and similar forms.
  *
- * Used by settings.c, which refuses what cannot be read, and by the module pg_sweep_redis, which
- * connects. Pure C: no backend call, nothing raises, nothing is allocated.
+ * Used by settings.c, which refuses invalid URLs, and by the module pg_sweep_redis, which connects. Pure C: no
+ * backend call, no error is raised, no memory is allocated.
  */
 #ifndef SWEEP_REDIS_URL_H
 #define SWEEP_REDIS_URL_H
@@ -23,8 +23,8 @@ typedef struct SweepRedisUrl
 } SweepRedisUrl;
 
 /*
- * Reads a URL. NULL when it could be read; otherwise what is wrong with it, a constant sentence that
- * holds no part of the URL, since any part could be a password that does not belong there.
+ * Reads a URL. NULL when it is valid; otherwise the error, a constant sentence without any part of the URL, because
+ * each part could be a misplaced password.
  */
 extern const char *sweep_redis_url_parse(const char *text, SweepRedisUrl *url);
 

@@ -7,10 +7,10 @@
  * may still handle each row once: a run is endless only if it has made no progress for some time, and has handled
  * twice as many rows as there were to handle.
  *
- * The values of the cursor are not kept, for it may move for days. Like Brent's search for a cycle, this saves one
- * value, compares each new one with it, and saves another after twice as many batches as before: a value that is
- * saved within a circle comes back, if the next one is not saved before. The cursor at the mark is
- * compared as well: the most frequent circle goes back to where it began, with no cursor for example.
+ * Not all values of the cursor can be kept, because a run may take days. As in Brent's search for a cycle, one value
+ * is saved and each new value is compared with it; after twice as many batches as before another value is saved. A
+ * value that is saved within a circle comes back, if no other one is saved before. Each value is also compared with
+ * the cursor at the mark, because most circles go back to their beginning, for example to no cursor.
  */
 #include "pure/runaway.h"
 
@@ -30,8 +30,8 @@ sweep_runaway_begin(SweepRunaway *run, uint64_t cursor, int64_t now_us)
 void
 sweep_runaway_note(SweepRunaway *run, uint64_t cursor, bool removed, int64_t work, int64_t now_us)
 {
-	bool		met;			/* it is where it was before */
-	bool		left;			/* it is no longer in the circle */
+	bool		met;			/* the cursor has come back */
+	bool		left;			/* the cursor has left the circle */
 
 	run->now.cursor = cursor;
 	run->now.at_us = now_us;
@@ -74,7 +74,7 @@ set_mark(SweepRunaway *run, SweepPlace place)
 	run->stuck = false;
 }
 
-/* The cursor is back at a saved place: the batches since then have not moved it. */
+/* Called when the cursor is back at a saved place: the batches since then made no progress. */
 static void
 meet(SweepRunaway *run)
 {
@@ -90,7 +90,7 @@ meet(SweepRunaway *run)
 	run->met = run->now.batches;
 }
 
-/* A clock that ran backwards gives less than 0. */
+/* May be negative if the clock ran backwards. */
 static int64_t
 stuck_us(const SweepRunaway *run)
 {

@@ -1,8 +1,8 @@
 /*
  * siphash.c
- *		SipHash-2-4, as Aumasson and Bernstein describe it: 64 bits under a key of 128.
+ *		SipHash-2-4, as Aumasson and Bernstein describe it: 64 bits, with a key of 128 bits.
  *
- * Called for every hash that is trusted instead of compared, see base/lock.c. Nothing is allocated, and it cannot fail.
+ * Called for values of which only the hash is compared, see base/lock.c. It allocates no memory and cannot fail.
  */
 #include "pure/siphash.h"
 
@@ -69,7 +69,7 @@ rotate(uint64_t word, int bits)
 	return word << bits | word >> (64 - bits);
 }
 
-/* The lowest byte first, whatever the machine has. */
+/* Reads the lowest byte first, on any machine. */
 static uint64_t
 read_word(const unsigned char *bytes, size_t count)
 {

@@ -4,7 +4,7 @@
  *
  * KEYS[1] is the set of available buckets, KEYS[2] the sorted set of occupied ones, scored with the second
  * in which they were claimed. Both are keys of GitLab, and every script leaves them as GitLab's workers would.
- * A script drops a member that is no number of a bucket when it meets one.
+ * A script removes members that are not bucket numbers.
  */
 #ifndef SWEEP_REDIS_BUCKET_SCRIPTS_H
 #define SWEEP_REDIS_BUCKET_SCRIPTS_H
@@ -20,9 +20,9 @@
 
 /*
  * ARGV: score; end of the wait for the answer, in milliseconds of Redis's clock; the wanted bucket, or -1. Takes the
- * wanted bucket if it is available, else any. Answers the bucket, or "" when none is available. A Redis that stood
- * still executes afterwards what was sent to it; without the end of the wait it would take a bucket for each claim
- * that was given up.
+ * wanted bucket if it is available, otherwise any. Answers the bucket, or "" when none is available. After a
+ * standstill Redis executes all commands that were sent to it; without the end of the wait each claim that was given
+ * up would take a bucket.
  */
 #define CLAIM_SCRIPT \
 	NUMBER_OF_BUCKET \
@@ -49,8 +49,8 @@
 	"return 1\n"
 
 /*
- * ARGV: score up to which a claim is stale, number of buckets. Answers available, occupied, stale, missing
- * and what can be claimed, as in SweepBucketCounts.
+ * ARGV: score up to which a claim is stale, number of buckets. Answers available, occupied, stale, missing and
+ * claimable, as in SweepBucketCounts.
  */
 #define MAINTAIN_SCRIPT \
 	NUMBER_OF_BUCKET \

@@ -1,17 +1,17 @@
 /*
  * bucket_store.c
- *		The buckets of divided jobs in Redis, in the keys and with the meaning of GitLab's own workers.
+ *		The buckets of divided jobs in Redis, with the same keys and meaning as for GitLab's own workers.
  *
  * Called by the engine through the table of functions, never within a transaction; bucket/store.h has the contract.
  * Each operation is one script, hence atomic.
  *
- * The fence of a claim is its score, the second in which it was made. The score is rounded up, and the moment
- * up to which claims are stale is rounded down: no claim is recovered before its time has passed, which its
- * holder counts on (the holder stops when that much time has passed on its own clock). Two claims of one bucket
- * have the same score only if the holder of the first has given it back, and that holder no longer asks.
+ * The fence of a claim is its score, the second in which it was made. The score is rounded up, and the moment up to
+ * which claims are stale is rounded down, so no claim is recovered too early. The holder relies on this: it stops
+ * when the recovery time has passed on its own clock. Two claims of one bucket have the same score only if the first
+ * holder has given the bucket back, and then it no longer uses the score.
  *
  * Redis takes no part in the commit of a batch. A claim that is lost after the last check of a batch is noticed
- * only before the next batch: doc/operations.md says what the fence leaves open.
+ * only before the next batch: doc/operations.md describes this gap.
  *
  * No operation is tried twice: a claim or release whose reply was lost may have been executed, and recovery
  * finds the bucket. Between runs no connection is kept.

@@ -2,9 +2,9 @@
  * connection.c
  *		Logs in to Redis, and executes commands there.
  *
- * Called by bucket_store.c. No command is tried twice: one whose reply did not come may have been executed, and
- * only the caller knows whether it may be repeated. A connection that Redis has closed since the last command
- * is found before the next one is sent, and replaced. Nothing here raises.
+ * Called by bucket_store.c. No command is tried twice: without a reply it may have been executed, and only the caller
+ * knows whether it may be repeated. If Redis has closed the connection since the last command, a new one is made
+ * before the next command. No function raises an error.
  */
 #include "postgres.h"
 
@@ -16,7 +16,7 @@
 typedef struct Connection
 {
 	SweepRedisTarget target;
-	bool		open;			/* logged in, and no command is waited for: a wait can be left by a longjmp */
+	bool		open;			/* logged in, and no reply is expected; false during a wait, which a longjmp may leave */
 	int64		redis_ms;		/* clock of Redis ... */
 	int64		redis_read_us;	/* ... when our monotonic clock was this */
 } Connection;
@@ -99,7 +99,7 @@ log_in(const SweepRedisStop *stop)
 	return outcome;
 }
 
-/* Only the code of an error reply is shown: the reply to an unknown command repeats what was sent. */
+/* Only the code of an error reply is shown, because the reply to an unknown command repeats the command with the password. */
 static SweepRedisOutcome
 authenticate(const SweepRedisStop *stop)
 {

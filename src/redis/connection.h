@@ -7,7 +7,7 @@
 
 #include "redis/network.h"
 
-/* Connects and logs in, unless there is a connection already. After REDIS_FAILED and REDIS_STOPPED there is none. */
+/* Connects and logs in, unless there is a connection already. After REDIS_FAILED and REDIS_STOPPED there is no connection. */
 extern SweepRedisOutcome sweep_redis_connect(const SweepRedisStop *stop);
 
 /*
@@ -17,8 +17,8 @@ extern SweepRedisOutcome sweep_redis_connect(const SweepRedisStop *stop);
 extern SweepRedisOutcome sweep_redis_execute(const SweepRedisCommand *command, const SweepRedisStop *stop, const redisReply **reply);
 
 /*
- * End of the wait for a command that is sent now, in milliseconds of the clock of Redis. A script that sees a
- * later time must do nothing: its reply is no longer waited for.
+ * End of the wait for a command that is sent now, in milliseconds of the clock of Redis. A script that is executed
+ * later must do nothing, because the caller no longer waits for its reply.
  */
 extern int64 sweep_redis_last_moment(void);
 

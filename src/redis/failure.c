@@ -3,9 +3,9 @@
  *		The last failure of this module.
  *
  * Called by every other file. The text of a failure becomes an error message, a line of the log and a value in a
- * table; none of them checks its encoding again. Parts of the text come from outside: error replies, messages of
- * the operating system and of OpenSSL in the language of the server's environment, and settings, whose encoding the
- * server does not check. All of it is cleaned here. Nothing is allocated and nothing raises.
+ * table, and its encoding is not checked again. Parts of the text come from outside: error replies, messages of the
+ * operating system and of OpenSSL in the language of the server's environment, and settings, whose encoding the
+ * server does not check. All these parts are cleaned here. No function allocates memory or raises an error.
  */
 #include "postgres.h"
 
@@ -31,7 +31,7 @@ sweep_redis_failure(void)
 SweepRedisOutcome
 sweep_redis_fail(SweepRedisClass class, const char *detail, const char *hint, const char *format,...)
 {
-	/* Longer than the message by one character: vsnprintf() may cut a character, pg_mbcliplen() does not. */
+	/* Longer than the message by one character, because vsnprintf() may cut a character in two; pg_mbcliplen() does not. */
 	char		text[sizeof(failure.message) + MAX_MULTIBYTE_CHAR_LEN];
 	va_list		arguments;
 	size_t		length;

@@ -1,6 +1,6 @@
 /*
  * failure.h
- *		The last failure of this module, and the cleaning of text from outside.
+ *		The last failure of this module; cleans text from outside.
  */
 #ifndef SWEEP_REDIS_FAILURE_H
 #define SWEEP_REDIS_FAILURE_H
@@ -20,14 +20,14 @@ typedef enum SweepRedisOutcome
 extern const SweepBucketError *sweep_redis_failure(void);
 
 /*
- * Sets the failure, and answers REDIS_FAILED. The arguments of the format may come from outside: a reply, a file,
- * the operating system. The message is cut if it is too long, and valid in the encoding of the database.
+ * Sets the failure, and returns REDIS_FAILED. The arguments of the format may come from outside: a reply, a file, the
+ * operating system. The message is cut if it is too long, and valid in the encoding of the database.
  */
 extern SweepRedisOutcome sweep_redis_fail(SweepRedisClass class, const char *detail, const char *hint, const char *format,...) pg_attribute_printf(4, 5);
 
 /*
- * Replaces by a question mark, in place, each byte that is a control character or no part of a character of the
- * database's encoding.
+ * Replaces in place, by a question mark, each control character and each byte that is invalid in the encoding of the
+ * database.
  */
 extern void sweep_redis_clean_text(char *text, size_t length);
 

@@ -1,17 +1,17 @@
 /*
  * network.c
- *		Runs hiredis, on a connection that does not block, by the wait events of PostgreSQL.
+ *		Drives hiredis on a non-blocking connection, with a wait event set of PostgreSQL.
  *
- * Called by connection.c. hiredis connects, formats and writes a command, and reads and parses its reply; where it would
- * have to wait it returns, and wait_for() waits for the socket, the latch, the deadline and the end of the postmaster, in
- * slices short enough that a request to stop is noticed. The memory that hiredis allocates with malloc belongs to the static
- * Network, and no wait stands within hiredis: a longjmp out of a wait loses nothing.
+ * Called by connection.c. hiredis connects, formats and writes a command, and reads and parses its reply. When it would have
+ * to wait, it returns, and wait_for() waits for the socket, the latch, the deadline and the end of the postmaster, in slices
+ * short enough that a request to stop is noticed. The memory that hiredis allocates with malloc belongs to the static
+ * Network, and no wait happens within hiredis, so a longjmp out of a wait leaks nothing.
  *
  * Three things are done here because hiredis does not do them: every address of a host is tried, the descriptor
  * is not inherited by programs that SQL starts, and a reply has a limit in reads, elements and depth.
  *
- * The resolver of the operating system can block, for a host that is neither an address nor in /etc/hosts; it
- * gives up as /etc/resolv.conf says.
+ * The resolver of the operating system can block, for a host that is neither an address nor in /etc/hosts;
+ * /etc/resolv.conf sets its timeout.
  */
 #include "postgres.h"
 
@@ -28,7 +28,7 @@
 #include "redis/network.h"
 #include "redis/tls.h"
 
-/* Longest time between two looks at is_stopped. */
+/* Longest time between two calls of is_stopped, in us. */
 #define SLICE_US INT64CONST(150000)
 
 /* Limits of a reply. hiredis reads at most 16 kB at a time. */
@@ -43,7 +43,7 @@ typedef struct Network
 	struct addrinfo *addresses; /* of the host */
 	redisReply *reply;			/* of the last command */
 	const char *reason;			/* of the last failure; may be in the context */
-	SweepRedisClass class;		/* of that failure: REDIS_CLASS_RETRY, unless TLS cannot be had */
+	SweepRedisClass class;		/* of that failure: REDIS_CLASS_RETRY, unless TLS is refused */
 } Network;
 
 static Network network;
@@ -97,7 +97,7 @@ sweep_redis_network_is_usable(void)
 {
 	char		byte;
 
-	/* 0 would be the end of the connection, 1 data that no command has asked for. */
+	/* A result of 0 is the end of the connection, 1 is data that no command has asked for. */
 	return network.context != NULL &&
 		recv(network.context->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && (errno == EAGAIN || errno == EINTR);
 }
@@ -134,7 +134,7 @@ sweep_redis_network_close(void)
 	memset(&network, 0, sizeof(network));
 }
 
-/* Each address gets its share of the time that is left. hiredis is given numbers, which it need not resolve. */
+/* Each address gets its share of the remaining time. hiredis gets numeric addresses, which it need not resolve. */
 static SweepRedisOutcome
 open_host(const SweepRedisUrl *url, int64 deadline_us, const SweepRedisStop *stop)
 {
@@ -189,7 +189,7 @@ open_address(const char *place, int port, int64 deadline_us, const SweepRedisSto
 	outcome = wait_for(WL_SOCKET_WRITEABLE, deadline_us, stop);
 	if (outcome != REDIS_REPLIED || getpeername(network.context->fd, (struct sockaddr *) &peer, &size) == 0)
 		return outcome;
-	/* From hiredis 1.3 on a unix socket whose queue is full can be written to, has no error, and is not connected. */
+	/* From hiredis 1.3 on, a unix socket with a full queue is writeable and has no error, but is not connected. */
 	size = sizeof(error);
 	(void) getsockopt(network.context->fd, SOL_SOCKET, SO_ERROR, &error, &size);
 	return because(strerror(error ? error : EAGAIN));
@@ -225,7 +225,7 @@ create_limited_array(const redisReadTask *task, SweepRedisElements elements)
 	return create_array(task, elements);
 }
 
-/* Reads once; there may be no complete reply yet. A second reply to one command is none that was asked for. */
+/* Reads once; the reply may still be incomplete. A second reply to one command is an error. */
 static SweepRedisOutcome
 read_reply(int *reads)
 {
@@ -246,7 +246,7 @@ read_reply(int *reads)
 
 /*
  * Waits until the socket is readable or writeable. A request to cancel is not raised: is_stopped() sees it, and
- * the caller decides. Other interrupts are served.
+ * the caller decides. Other interrupts are processed.
  */
 static SweepRedisOutcome
 wait_for(int event, int64 deadline_us, const SweepRedisStop *stop)
@@ -304,7 +304,7 @@ because(const char *reason)
 	return REDIS_FAILED;
 }
 
-/* Sets the failure, and closes a connection that is of no more use. */
+/* Sets the failure, and closes a connection that cannot be used any more. */
 static SweepRedisOutcome
 finish(SweepRedisOutcome outcome, const char *what)
 {

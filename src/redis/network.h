@@ -1,6 +1,6 @@
 /*
  * network.h
- *		One connection to Redis: hiredis, waited for by the latch of the process.
+ *		One connection to Redis, by hiredis, which waits with the latch of the process.
  *
  * No function raises or blocks. A function that fails has set the failure and closed the connection.
  */
@@ -13,7 +13,7 @@
 
 #define SWEEP_REDIS_MOST_ARGUMENTS 16
 
-/* Asked at each wake-up and at least five times a second whether a wait is to end. */
+/* Called at each wake-up and at least five times a second: whether a wait is to end. */
 typedef struct SweepRedisStop
 {
 	bool		(*is_stopped) (const void *arg);
@@ -29,10 +29,10 @@ typedef struct SweepRedisCommand
 /* Monotonic clock, in microseconds. */
 extern int64 sweep_redis_now(void);
 
-/* Connects, trying each address of the host, and begins TLS if the URL says so. The target stays in place until the end. */
+/* Connects, trying each address of the host, and begins TLS if the URL says so. The target must exist until the connection is closed. */
 extern SweepRedisOutcome sweep_redis_network_open(const SweepRedisTarget *target, const SweepRedisStop *stop);
 
-/* Whether there is a connection that Redis has neither closed nor sent anything on without being asked. */
+/* Whether there is a connection that Redis has not closed, without unexpected data. */
 extern bool sweep_redis_network_is_usable(void);
 
 /*

@@ -4,7 +4,7 @@
  *
  * An error reply begins with a word in capitals, its code. Before Redis 7 an error within a script comes
  * as "ERR Error running script ...: -OOM ..."; therefore the codes are searched for in the whole text of an ERR.
- * A reply that is not in the table concerns the command that was sent.
+ * A reply that is not in the table is an error of the command that was sent.
  */
 #include "redis/reply_class.h"
 

@@ -2,14 +2,14 @@
  * reply_class.h
  *		The meaning of an error reply of Redis for the caller.
  *
- * Pure C without a call of the server: the unit tests need no server.
+ * Pure C without backend calls, so the unit tests need no server.
  */
 #ifndef SWEEP_REDIS_REPLY_CLASS_H
 #define SWEEP_REDIS_REPLY_CLASS_H
 
 typedef enum SweepRedisClass
 {
-	REDIS_CLASS_RETRY,			/* passes by itself: loading, no memory, no master */
+	REDIS_CLASS_RETRY,			/* temporary: loading, no memory, no master */
 	REDIS_CLASS_CONFIGURATION,	/* comes again until a setting, or Redis, is changed */
 	REDIS_CLASS_MESSAGE,		/* concerns this command, not the next one */
 } SweepRedisClass;

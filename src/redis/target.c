@@ -3,9 +3,9 @@
  *		Where Redis is and how to log in there.
  *
  * Called by connection.c before it connects. The password is in a file, because the server shows and logs
- * settings. The file is opened once and examined by its descriptor: what is examined is what is read. It is
- * opened without blocking, because it could be a pipe. The rules for this file and for the key of TLS are those
- * that PostgreSQL has for its own key.
+ * settings. The file is opened once and examined by its descriptor, so that the file that is examined is the file
+ * that is read. It is opened without blocking, because it could be a pipe. The rules for this file and for the key of
+ * TLS are those that PostgreSQL has for its own key.
  */
 #include "postgres.h"
 
@@ -74,7 +74,7 @@ read_where(SweepRedisTarget *target)
 	return REDIS_REPLIED;
 }
 
-/* OpenSSL reads the files itself, but says little about why it cannot. */
+/* OpenSSL reads the files itself, but its error messages say little. */
 static SweepRedisOutcome
 read_tls(SweepRedisTarget *target)
 {
@@ -103,7 +103,7 @@ examine(const char *setting, const char *path, Access access)
 	return fd >= 0 || path[0] == '\0';
 }
 
-/* One call reads all of a regular file. The caller wipes what remains of a password that is refused. */
+/* One read() returns the whole of a regular file. The caller also wipes a refused password. */
 static SweepRedisOutcome
 read_password(SweepRedisTarget *target)
 {
@@ -145,7 +145,7 @@ read_password(SweepRedisTarget *target)
 	return REDIS_REPLIED;
 }
 
-/* The descriptor of the file, or -1. Nothing between open and close raises. */
+/* The descriptor of the file, or -1. No code between open and close raises an error. */
 static int
 open_file(const char *setting, const char *path, Access access)
 {

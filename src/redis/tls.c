@@ -3,12 +3,12 @@
  *		The session of OpenSSL that hiredis_ssl uses for TLS to Redis.
  *
  * Called by network.c. hiredis_ssl transfers the data, but the session is created here, because a context of
- * hiredis_ssl compares no name in the certificate with the host, and asks for a passphrase at the terminal of
- * the server. The password is sent after the certificate was verified: hiredis writes no data before TLS is
+ * hiredis_ssl does not compare the name in the certificate with the host, and asks for a passphrase at the terminal
+ * of the server. The password is sent after the certificate was verified: hiredis writes no data before TLS is
  * negotiated.
  *
- * hiredis frees its reference to the session with the connection; the one here lasts until sweep_redis_tls_end(),
- * so that the reason of a failure can be read. Nothing here raises.
+ * hiredis frees its reference to the session with the connection; the reference of this file is kept until
+ * sweep_redis_tls_end(), so that the reason of a failure can be read. No function raises an error.
  */
 #include "postgres.h"
 
@@ -43,7 +43,7 @@ sweep_redis_tls_begin(redisContext *context, const SweepRedisTarget *target)
 	return NULL;
 }
 
-/* Without renegotiation writing never has to wait for something to read. */
+/* Without renegotiation a write never has to wait for data to read. */
 static const char *
 create_session(SSL_CTX *context, const SweepRedisTarget *target)
 {

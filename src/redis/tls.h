@@ -10,19 +10,19 @@
 
 /*
  * Begins TLS on a connection: NULL, or the reason why a setting or file cannot be used. hiredis negotiates when it reads, and
- * has what failed otherwise.
+ * reports other failures.
  */
 extern const char *sweep_redis_tls_begin(redisContext *context, const SweepRedisTarget *target);
 
 #ifdef SWEEP_REDIS_TLS
 
-/* OpenSSL has one queue of errors for the process; before each call of hiredis it must be empty. */
+/* OpenSSL has one error queue per process, which must be empty before each call of hiredis. */
 extern void sweep_redis_tls_clear_errors(void);
 
 /* Whether TLS was begun and its negotiation is not complete. */
 extern bool sweep_redis_tls_is_negotiating(void);
 
-/* Why a connection failed, if TLS is the reason; else the other reason. Sets the class if a certificate is not accepted. */
+/* Why a connection failed: the reason of TLS if there is one, otherwise the other reason. Sets the class if a certificate is not accepted. */
 extern const char *sweep_redis_tls_reason(const char *other, SweepRedisClass *class);
 
 extern void sweep_redis_tls_end(void);
