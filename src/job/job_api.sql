@@ -54,6 +54,20 @@ $$;
 COMMENT ON FUNCTION sweep._replace_job(oid, sweep.job_definition) IS 'gives a job of that name this definition; false when there is none';
 
 -- The arguments of sweep.create_job that are columns of sweep.job_definition arrive in the row, see caller.c: none of them is named here.
+CREATE FUNCTION sweep._remove_remains(name text) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	DELETE FROM sweep.quarantined_item q WHERE q.job = _remove_remains.name;
+	DELETE FROM sweep.bucket b WHERE b.job = _remove_remains.name;
+	DELETE FROM sweep.retention_proof p WHERE p.job = _remove_remains.name;
+	UPDATE sweep.run_live AS r SET status = 'cancelled', stop_reason = 'cancelled', finished_at = pg_catalog.clock_timestamp(), pid = coalesce(r.pid, pg_catalog.pg_backend_pid())
+		WHERE r.job = _remove_remains.name AND r.status = 'waiting';
+	PERFORM sweep._signal_cancel(r.run_id) FROM sweep.run_live r WHERE r.job = _remove_remains.name AND r.status = 'running';
+END
+$$;
+COMMENT ON FUNCTION sweep._remove_remains(text) IS 'removes what belongs to a job that was dropped, and cancels its runs';
+
 CREATE FUNCTION sweep._create_job(caller oid, job sweep.job_definition, run_as regrole, paused boolean, replace boolean) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -78,6 +92,8 @@ BEGIN
 		RAISE EXCEPTION 'job "%" already exists', job.name
 			USING ERRCODE = 'duplicate_object', HINT = 'sweep.alter_job changes it, sweep.drop_job removes it; replace => true gives it this definition.';
 	END;
+	-- A transaction above READ COMMITTED that has dropped a job of this name did not remove what has come since its snapshot.
+	PERFORM sweep._remove_remains(job.name);
 	-- A dropped job of this name may have runs in the history: their cursors must not be taken over.
 	INSERT INTO sweep.job_state (job, as_user, boot, paused_at, alert_queue_owner, hook_roles, last_begun, system_identifier, database)
 		SELECT job.name, sweep._is_user(job.run_as), pg_catalog.pg_postmaster_start_time(), CASE WHEN paused THEN pg_catalog.now() END, alert_queue_owner,
@@ -274,12 +290,7 @@ BEGIN
 	PERFORM sweep._set_broken(name, NULL);
 	DELETE FROM sweep.job_definition j WHERE j.name = _remove_job.name;
 	DELETE FROM sweep.job_state s WHERE s.job = _remove_job.name;
-	DELETE FROM sweep.quarantined_item q WHERE q.job = _remove_job.name;
-	DELETE FROM sweep.bucket b WHERE b.job = _remove_job.name;
-	DELETE FROM sweep.retention_proof p WHERE p.job = _remove_job.name;
-	UPDATE sweep.run_live AS r SET status = 'cancelled', stop_reason = 'cancelled', finished_at = pg_catalog.clock_timestamp(), pid = coalesce(r.pid, pg_catalog.pg_backend_pid())
-		WHERE r.job = _remove_job.name AND r.status = 'waiting';
-	PERFORM sweep._signal_cancel(r.run_id) FROM sweep.run_live r WHERE r.job = _remove_job.name AND r.status = 'running';
+	PERFORM sweep._remove_remains(name);
 	PERFORM sweep._wake();
 END
 $$;
