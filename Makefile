@@ -56,6 +56,7 @@ INSTALL_PARTS = \
 	src/process/capacity.sql \
 	src/queue/once.sql \
 	src/makers/ranges.sql \
+	src/makers/keys.sql \
 	src/makers/make_job.sql \
 	src/makers/division.sql \
 	src/makers/cascade.sql \

@@ -113,18 +113,6 @@ $$;
 COMMENT ON FUNCTION sweep._change_work(jsonb, regclass, regclass, text[], text[], boolean) IS 'the statement that copies a range of the source';
 
 -- ------------------------------------------------------------------ the batch
-CREATE FUNCTION sweep._holders(tables text[]) RETURNS text
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-	RETURN (SELECT pg_catalog.string_agg(DISTINCT pg_catalog.format('%s has %s on %s', coalesce('process ' || l.pid, 'a prepared transaction'), l.mode, l.relation::pg_catalog.regclass), ', ')
-		FROM pg_catalog.pg_locks l WHERE l.locktype = 'relation' AND l.granted AND l.pid IS DISTINCT FROM pg_catalog.pg_backend_pid()
-			AND l.relation IN (SELECT pg_catalog.to_regclass(t) FROM pg_catalog.unnest(tables) AS t)
-			AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database()));
-END
-$$;
-COMMENT ON FUNCTION sweep._holders(text[]) IS 'a text: which processes have which locks on these tables; NULL: none';
-
 -- While this waits for its lock, all writers wait behind it. It therefore waits only 50 ms, and writers go on before the next attempt.
 CREATE FUNCTION sweep._capture_changes(texts jsonb) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET lock_timeout = '50ms'

@@ -168,6 +168,18 @@ END
 $$;
 COMMENT ON FUNCTION sweep._keeps_key(regclass, regclass, text[], text[]) IS 'a condition: the key, given as these terms, has the same value in the target of a copy as in the source; NULL: the types ensure it';
 
+CREATE FUNCTION sweep._holders(tables text[]) RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN (SELECT pg_catalog.string_agg(DISTINCT pg_catalog.format('%s has %s on %s', coalesce('process ' || l.pid, 'a prepared transaction'), l.mode, l.relation::pg_catalog.regclass), ', ')
+		FROM pg_catalog.pg_locks l WHERE l.locktype = 'relation' AND l.granted AND l.pid IS DISTINCT FROM pg_catalog.pg_backend_pid()
+			AND l.relation IN (SELECT pg_catalog.to_regclass(t) FROM pg_catalog.unnest(tables) AS t)
+			AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database()));
+END
+$$;
+COMMENT ON FUNCTION sweep._holders(text[]) IS 'a text: which processes have which locks on these tables; NULL: none';
+
 -- A trigger may leave a row out, or give it another key. The rows are read once: another session may add some meanwhile.
 CREATE FUNCTION sweep._insert_text(source regclass, target regclass, key text[], columns text[], rows text) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
