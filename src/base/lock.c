@@ -3,7 +3,7 @@
  *		The right to run a job, and the other classes of locks.
  *
  * The process of a run holds its lock until it gives the lock back: it cannot expire while the process works, and is
- * released at once when the process ends. Locks are only tried, never waited for.
+ * released at once when the process ends. Transactions wait for the locks of queues; all others are only tried.
  *
  * The locks are in PostgreSQL's default lock method, where pg_advisory_unlock_all() and DISCARD ALL, which code of a job may
  * call, do not find them. In that method an abort releases session locks, too. A second lock with the same numbers bridges the

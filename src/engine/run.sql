@@ -116,7 +116,7 @@ BEGIN
 			['sqlstate', 'code of the error that ended it'], ['error', 'that error, with its detail, hint and context'],
 			['pid', 'process that runs it, ran it, or has ended it before it began'],
 			['run_as', 'role of its job: a job of the same name that belongs to another role has nothing to do with it'],
-			['bucket', 'share of a divided job that it has or had; while it waits the one it would have'],
+			['bucket', 'share of a divided job that it has or had; while it waits the one that it prefers'],
 			['shares_left', 'how many shares follow this one, one after the other; NULL: it was not begun as a share'],
 			['parent_run_id', 'run that has queued it: of a share the one that divided the job, of a retry the one that is tried again, of one that a hook has queued the run that it tells of'],
 			['hook_depth', 'how many hooks have led to it, one after the other']] LOOP

@@ -64,7 +64,7 @@ AS $$
 	)
 	SELECT coalesce(pg_catalog.array_agg(DISTINCT r.child), '{}') FROM reached r WHERE EXISTS (SELECT FROM reached c WHERE c.root = r.root AND c.child = r.root)
 $$;
-COMMENT ON FUNCTION sweep._circular_tables(regclass) IS 'of the tables whose rows are deleted with those of a table, those that are in a circle of foreign keys, or that refer to a table in one';
+COMMENT ON FUNCTION sweep._circular_tables(regclass) IS 'of the tables whose rows are deleted with those of a table, those that are in a circle of foreign keys, or that refer to a table in one, directly or not';
 
 CREATE FUNCTION sweep._cascades(role oid, relation regclass) RETURNS TABLE (foreign_key oid, parent oid, child oid, root oid, places oid[], types oid[], keeps boolean, deletes boolean, attributes oid[], counts text, finds text, removes text, holds text)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
