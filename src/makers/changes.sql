@@ -3,9 +3,8 @@
 --
 -- The job creates table, function and trigger in its first batch, as its role, which acts for the owners of both tables and may execute
 -- their code (sweep._check_acting). The function is SECURITY DEFINER, so that roles that write to the source need no right on the table
--- of keys; it has its own search_path, and no setting of the writer changes its meaning. Triggers are ENABLE ALWAYS, because a session
--- with session_replication_role = replica changes rows, too. They do not depend on the extension: adding the dependency would lock the
--- extension against all others.
+-- of keys; no setting of the writer changes its meaning. Triggers are ENABLE ALWAYS, because a session with session_replication_role =
+-- replica changes rows, too. They do not depend on the extension: adding the dependency would lock it against all others.
 --
 -- A key is taken and its row is read in one transaction, the row in the same or a later snapshot. A later change of the row writes a
 -- further key. A key only says that the row must be read again, not how it was changed; so the order of keys does not matter.
@@ -267,8 +266,7 @@ END
 $$;
 COMMENT ON FUNCTION sweep._begin_changes(jsonb, jsonb, jsonb) IS 'checks what may have changed since the last batch, and creates the trigger in the first batch; rows is not NULL when the batch has done its work';
 
--- The prologue of each batch: in the first batch it creates the trigger; in others it copies the rows of recorded keys, and the
--- batch then copies the next range of the rows that were there before. rows is NULL when a range follows.
+-- The prologue of a batch: the first one creates the trigger, others copy the rows of recorded keys; rows is NULL when the next range follows.
 CREATE FUNCTION sweep._change_batch(args jsonb, texts jsonb, cursor jsonb, size int, run_id bigint, path text, OUT rows bigint, OUT next_cursor jsonb, OUT detail jsonb) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$

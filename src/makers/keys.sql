@@ -72,13 +72,12 @@ END
 $$;
 COMMENT ON FUNCTION sweep._key_value(anyelement) IS 'the value of a key column for a cursor, if plain JSON is not enough';
 
--- name: the name of a column, or an expression as PostgreSQL writes it, in parentheses. COLLATE is added if a column has another collation than
--- its type.
+-- name: a column, or an expression as PostgreSQL writes it, in parentheses. COLLATE is added if the collation is not that of the type.
 CREATE FUNCTION sweep._key_expression(relation regclass, name text, OUT expression text, OUT type text, OUT value_format text) RETURNS record
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	-- The name of what has an OID may be that of nothing by then, or of several.
+	-- A key of regclass or the like is kept as OID: its name may by then be that of no object, or of several.
 	SELECT k.expression, CASE WHEN b.is_named THEN 'pg_catalog.oid::' ELSE '' END || sweep._type_name(k.atttypid, k.atttypmod)
 			|| coalesce((SELECT pg_catalog.format(' COLLATE %I.%I', n.nspname, c.collname) FROM pg_catalog.pg_collation c JOIN pg_catalog.pg_namespace n ON n.oid = c.collnamespace
 				WHERE c.oid = k.attcollation AND t.typtype = 'd' AND c.oid <> t.typcollation), ''),

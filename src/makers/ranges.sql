@@ -71,8 +71,7 @@ CREATE FUNCTION sweep._set_columns(assignments text) RETURNS text[]
 COMMENT ON FUNCTION sweep._set_columns(text) IS 'the columns that are set; raises unless the text is a list of assignments, as after SET';
 
 -- ------------------------------------------------------------------ the table
--- A name without a schema is looked up in the search_path of the caller, with the rights of the role of the job; the stored name
--- has its schema.
+-- A name without a schema is looked up in the search_path of the caller, with the rights of the job's role, and stored with its schema.
 CREATE FUNCTION sweep._find_table(argument text, name text, role oid) RETURNS regclass
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
