@@ -62,7 +62,7 @@
 #define SWEEP_RUN_SETTINGS(X) \
 	X(JSONB, run_args, "r.args", "$2")	/* as given by the scheduler: not merged yet */ \
 	X(INT32_OR(-1), shares_left, "r.shares_left", "NULL::int")	/* how many shares follow this one; -1 = not begun as a share */ \
-	X(INT32_OR(-1), wanted_bucket, "r.bucket", "NULL::int")	/* the bucket that an earlier share has left unfinished; -1 = any */ \
+	X(INT32_OR(-1), wanted_bucket, "r.bucket", "NULL::int")	/* the bucket that it prefers; -1 = any */ \
 	/* if the run was not started by the schedule: while another run has the lock, it waits again instead of being skipped */ \
 	X(BOOL, waits_for_lock, "r.trigger NOT IN ('schedule', 'catch_up')", "false")
 
