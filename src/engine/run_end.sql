@@ -57,7 +57,9 @@ BEGIN
 				FROM sweep.job_definition j LEFT JOIN sweep.job_state s ON s.job = j.name WHERE j.name = r.job) THEN 'cancelled' ELSE 'lost' END AS outcome
 			FROM sweep.run_live r WHERE r.pid IS NOT NULL AND r.status IN ('waiting', 'running') AND NOT sweep._run_is_alive(r.run_id)
 			ORDER BY r.job, r.run_id FOR UPDATE OF r SKIP LOCKED LOOP
-		CONTINUE WHEN NOT sweep._may_end(gone.run_id) OR gone.outcome = 'cancelled' AND sweep._is_subscriber();
+		-- The job of a run that a subscription has brought may not be copied yet, or be dropped already.
+		CONTINUE WHEN NOT sweep._may_end(gone.run_id)
+			OR (gone.outcome = 'cancelled' OR NOT EXISTS (SELECT FROM sweep.job_definition j WHERE j.name = gone.job)) AND sweep._is_subscriber();
 		-- The changes of a job with sql are not committed together with the row of its run.
 		again := CASE WHEN gone.status = 'running' AND EXISTS (SELECT FROM sweep.job_definition j WHERE j.name = gone.job AND j.sql IS NOT NULL)
 			THEN 'All of its statements may have been executed; the next run begins with the first one.' END;

@@ -52,6 +52,8 @@ soon($new, q{SELECT count(*) FROM pg_subscription_rel WHERE srsubstate <> 'r'}, 
 $new->safe_psql('app', q{SELECT sweep.create_job('here', sql => 'SELECT 1')});
 tick($new, database => 'app', job => 'here');
 is($new->safe_psql('app', "SELECT string_agg(status, ' ') FROM sweep.run_live WHERE run_id IN ($long, $unfinished)"), 'running running', 'a scheduler of the subscriber leaves runs of the other database alone');
+is($new->safe_psql('app', q{BEGIN; DELETE FROM sweep.job_definition WHERE name = 'cut'; SELECT sweep._mark_lost(); ROLLBACK}), 0,
+	'also when the job of a run is not copied yet, or dropped already');
 is($new->safe_psql('app', 'SELECT count(*) FROM sweep.quarantined_item WHERE next_try > now()'), 1, 'an item is in quarantine');
 $old->safe_psql('app', q{SELECT sweep.release_quarantine('items')});
 soon($new, 'SELECT count(*) FROM sweep.quarantined_item WHERE next_try <= now()', 1, 'and is released with that of the other database', 'app');
