@@ -10,7 +10,7 @@ DO $$
 DECLARE
 	name text;
 BEGIN
-	FOREACH name IN ARRAY '{text,date,uuid,inet,name,char,bpchar,varchar,timestamptz,timestamp,interval,int8,int4,jsonb,oid,tid,bool,regclass,trigger,void}'::text[] LOOP
+	FOREACH name IN ARRAY '{text,date,uuid,inet,name,char,bpchar,oidvector,varchar,timestamptz,timestamp,interval,int8,int4,jsonb,oid,tid,bool,regclass,trigger,void}'::text[] LOOP
 		EXECUTE format('CREATE DOMAIN maker_shadow.%I AS pg_catalog.int2 CHECK (VALUE IS NULL AND false)', name);
 	END LOOP;
 END
@@ -24,8 +24,8 @@ CALL sweep.run('shadowed');
 SELECT count(*) FROM maker_app.dated;
 SELECT sweep.drop_job('shadowed');
 
-CREATE TABLE maker_app.item (id uuid, host inet, label name, fixed char(3), loose bpchar, sure bool, n int DEFAULT 0, PRIMARY KEY (id, host, label, fixed, loose, sure));
-INSERT INTO maker_app.item SELECT md5(n::text)::uuid, '10.0.0.1', 'l' || n, 'x', 'y', true FROM generate_series(1, 200) AS n;
+CREATE TABLE maker_app.item (id uuid, host inet, label name, fixed char(3), loose bpchar, sure bool, oids oidvector, n int DEFAULT 0, PRIMARY KEY (id, host, label, fixed, loose, sure, oids));
+INSERT INTO maker_app.item SELECT md5(n::text)::uuid, '10.0.0.1', 'l' || n, 'x', 'y', true, '1 2' FROM generate_series(1, 200) AS n;
 SELECT sweep.create_backfill('maker_app.item', 'n = 1', 'n = 0', batch_size => 30, pause => NULL, settings => maker_app.shadowed(), paused => true, name => 'shadowed');
 CALL sweep.run('shadowed');
 SELECT sum(n) FROM maker_app.item;

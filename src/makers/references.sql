@@ -35,8 +35,9 @@ CREATE FUNCTION sweep._type_name(type oid, typmod int) RETURNS text
 AS $$
 BEGIN
 	RETURN (SELECT CASE WHEN e.typnamespace = 'pg_catalog'::pg_catalog.regnamespace AND pg_catalog.split_part(pg_catalog.split_part(f.name, '(', 1), '[', 1) = pg_catalog.quote_ident(e.typname) THEN 'pg_catalog.' ELSE '' END || f.name
-		FROM pg_catalog.pg_type t JOIN pg_catalog.pg_type e ON e.oid = CASE WHEN t.typcategory = 'A' AND t.typtype = 'b' AND t.typelem <> 0 THEN t.typelem ELSE t.oid END
-			CROSS JOIN LATERAL pg_catalog.format_type(t.oid, typmod) AS f (name) WHERE t.oid = type);
+		FROM pg_catalog.pg_type t CROSS JOIN LATERAL pg_catalog.format_type(t.oid, typmod) AS f (name)
+			-- An oidvector has elements and a name of its own.
+			JOIN pg_catalog.pg_type e ON e.oid = CASE WHEN pg_catalog.right(f.name, 2) = '[]' THEN t.typelem ELSE t.oid END WHERE t.oid = type);
 END
 $$;
 COMMENT ON FUNCTION sweep._type_name(oid, int) IS 'the name of a type in a statement: with its schema, unless it is a keyword of the grammar such as integer';
