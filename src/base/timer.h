@@ -25,8 +25,8 @@ extern void sweep_timer_arm_statement(int limit_ms);
 extern bool sweep_timer_disarm_statement(void);
 
 /*
- * Around the time for which a session rests between two transactions of a CALL. It is in the next one already, for SPI begins that with its commit:
- * transaction_timeout would end the session. A process that is in no transaction may call them, too.
+ * Called around a wait between two transactions of a CALL, so that transaction_timeout does not end the session: SPI has begun the next
+ * transaction with the commit. A process without a transaction may call them, too.
  */
 extern void sweep_timer_begin_rest(void);
 extern void sweep_timer_end_rest(void);

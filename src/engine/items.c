@@ -412,8 +412,10 @@ accept_piece(ItemBatch *batch, SweepTxnEnd end, const char *outcome)
 	if (end != TXN_COMMITTED)
 		return;
 	sweep_batch_accept(batch->run);
+	if (sweep_log_batches != LOG_BATCHES_ITEMS)
+		return;
 	old = MemoryContextSwitchTo(batch->run->batch_context);
-	for (int i = batch->piece.first; i < batch->piece.end && sweep_log_batches == LOG_BATCHES_ITEMS; i++)
+	for (int i = batch->piece.first; i < batch->piece.end; i++)
 		ereport(LOG,
 				(errmsg("job \"%s\" run %lld: item %s %s", batch->run->job, (long long) batch->run->run_id,
 						JsonbToCString(NULL, &batch->items[i]->root, VARSIZE(batch->items[i])), outcome)));

@@ -135,7 +135,7 @@ begin_run(SweepRun *run)
 	}
 	if (run->timeout_us > 0)
 		sweep_timers_arm_timeout(run);
-	/* In a transaction of its own, for what is set in one that fails is not. In a session each one sets them for itself. */
+	/* The settings are set in a transaction of their own: one that fails would lose them. In a session each transaction sets them. */
 	if (!sweep_sql_in_call() && sweep_environment_is_needed(run))
 		end = sweep_batch_transact(run, sweep_environment_set, run, &run->error);
 	if (end == TXN_COMMITTED && (run->bucket_count > 0 || (run->has_on_start && !run->is_share)) && !sweep_bucket_run_open(run, &run->error))

@@ -381,8 +381,8 @@ is_left(SweepRangeBatch *batch)
 	report_rest(batch, "referenced", rest.referenced);
 
 	/*
-	 * The proof is committed with the batch that finds nothing more to do, or not at all, under the number of the run that this process
-	 * executes: a call of the step by hand keeps nothing.
+	 * The proof is committed with the batch that finds nothing more to do. It is stored only for the run that this process executes, not
+	 * for a call of the step by hand.
 	 */
 	if (rest.proof != NULL)
 		(void) sweep_sql_execute(&keep_proof_sql, (Datum[]) {Int64GetDatum(batch->run_id), JsonbPGetDatum(rest.proof), TimestampTzGetDatum(rest.open_since)},
@@ -417,7 +417,7 @@ look_for_rest(SweepRangeBatch *batch)
 	TimestampTz open_since = 0;
 	Rest		rest = {0};
 
-	/* Asked before the proof: what that does not see has begun by then, or later. */
+	/* Read before the proof: a transaction that the proof does not see is among these, or begins later. */
 	if (has_age && sweep_sql_execute(&open_since_sql, NULL, NULL) > 0 && !sweep_sql_is_null(1))
 		open_since = sweep_sql_moment(1);
 	if (batch->statements->texts[RANGE_EPILOGUE] != NULL &&

@@ -98,15 +98,18 @@ handle_work(void *arg)
 	sweep_step_check_callee(&consumer->callee);
 	if (OidIsValid(consumer->element))
 		call_handler(consumer, piece_array(consumer), first, count);
-	for (int i = first; i < consumer->piece.end && !OidIsValid(consumer->element); i++)
+	else
 	{
+		for (int i = first; i < consumer->piece.end; i++)
+		{
+			if (count > 1)
+				note_in_hand(consumer, i, 1);
+			call_handler(consumer, consumer->messages[i].record, i, 1);
+		}
+		/* A deferred trigger may belong to any of the messages. */
 		if (count > 1)
-			note_in_hand(consumer, i, 1);
-		call_handler(consumer, consumer->messages[i].record, i, 1);
+			note_in_hand(consumer, first, count);
 	}
-	/* A deferred trigger may belong to any of the messages. */
-	if (count > 1 && !OidIsValid(consumer->element))
-		note_in_hand(consumer, first, count);
 	acknowledge(consumer);
 	consumer->awaited = sweep_remote_awaits();
 }

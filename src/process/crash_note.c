@@ -52,7 +52,7 @@ typedef struct CrashNote
 	char	   *path;
 	int			slot;			/* of the process that wrote it */
 	int32		queue_id;
-	int			count;			/* 0 = nothing was in hand */
+	int			count;			/* 0 = nothing was being handled */
 	int64	   *message_ids;
 } CrashNote;
 

@@ -23,7 +23,7 @@ extern void sweep_crash_note_clear(void);
 extern void sweep_crash_note_close(void);
 
 /*
- * In the scheduler: counts what was in hand when the server went down, in a transaction of its own, unless *counted says that this was done
+ * Called by the scheduler: counts what was being handled when the server went down, in a transaction of its own, unless *counted says that this was done
  * since the server has started. False when the transaction has failed.
  */
 extern bool sweep_crash_note_count(const char *kind, bool (*transact) (SweepWork work), bool *counted);

@@ -82,12 +82,15 @@ send_news(void)
 
 	MemoryContextReset(context);
 	end = sweep_txn_execute(&(SweepTxnPolicy) {.error_context = context}, notify_work, NULL, &error);
-	for (int i = 0; i < taken_count && end == TXN_COMMITTED && !full; i++)
+	if (end == TXN_COMMITTED && !full)
 	{
-		if (taken[i].state == NEWS_UNWANTED)
-			continue;
-		taken[i].state = NEWS_NONE;
-		sent_us = sweep_monotonic_us();
+		for (int i = 0; i < taken_count; i++)
+		{
+			if (taken[i].state == NEWS_UNWANTED)
+				continue;
+			taken[i].state = NEWS_NONE;
+			sent_us = sweep_monotonic_us();
+		}
 	}
 	sweep_queue_settle_news(taken, taken_count);
 	if (end == TXN_FAILED && pause_ms == 0)
