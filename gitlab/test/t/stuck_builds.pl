@@ -112,11 +112,14 @@ is($node->safe_psql('postgres', $children), $expected, 'children that wait are n
 $node->restart;
 is($node->safe_psql('postgres', $children), $expected, 'they survive a restart');
 $node->stop('immediate');
+# While their clock is moved no scheduler is there, which could start them just before the restart.
+$node->append_conf('postgresql.conf', 'pg_sweep.enabled = off');
 $node->start;
 is($node->safe_psql('postgres', $children), $expected, 'and a crash');
 
 # A late start: the server was down at their time. It is their clock that moves here.
 $node->safe_psql('postgres', q{UPDATE sweep.run_live SET due_at = due_at - interval '2 hours' WHERE trigger = 'parent' AND job <> 'ci_stuck_builds_drop_scheduled'});
+$node->append_conf('postgresql.conf', 'pg_sweep.enabled = on');
 $node->restart;
 soon($node, q{SELECT string_agg(job || ' ' || status, ', ' ORDER BY job) FROM sweep.runs WHERE trigger = 'parent'},
 	'ci_stuck_builds_drop_canceling succeeded, ci_stuck_builds_drop_running succeeded, ci_stuck_builds_drop_scheduled waiting',
