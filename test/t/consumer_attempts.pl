@@ -160,6 +160,13 @@ for my $handler ('t.handle', 't.handle_all')
 	sql(qq{SELECT sweep.create_consumer('q', '$handler', batch => 100)});
 	soon($node, 'SELECT last_value > 3 FROM t.calls', 't', "server's error, $handler: the messages are tried several times");
 	like(sql('SELECT last_error FROM sweep.consumers'), qr/raised/, "server's error, $handler: sweep.consumers says why");
+	if ($handler eq 't.handle')
+	{
+		# Timers that go off each second must not cut a pause, after ten of which the attempt counts.
+		$node->wait_for_log(qr/pauses for 3200 ms/);
+		my ($begun, $ended) = map { slurp_file($node->logfile) =~ /^(\S+ \S+) .*pauses for $_ ms/m } (1600, 3200);
+		cmp_ok(sql(qq{SELECT extract(epoch FROM timestamp '$ended' - timestamp '$begun')}), '>=', 1.59, 'a pause is as long as the log says');
+	}
 	sql('TRUNCATE t.outage');
 	soon($node, 'SELECT count(*), max(attempts) FROM t.handled', '5|1', "server's error, $handler: when it has passed all are handled, in their first attempt");
 	end_case();
