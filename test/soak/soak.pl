@@ -88,7 +88,7 @@ sub query
 	return close($out) ? $text : undef;
 }
 
-# The same; tries again until the server is there.
+# The same; tries again until the server is there. A full disk, which no query and not even a session may find room on, is freed when it is time.
 sub sure_query
 {
 	my (@arguments) = @_;
@@ -99,6 +99,7 @@ sub sure_query
 		my $text = query(@arguments);
 		return $text if defined($text);
 		last if time > $deadline;
+		undo_due('signal', time);
 		sleep(0.2);    # the sleep is the work
 	}
 	# nothing else could be said now
