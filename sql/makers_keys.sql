@@ -120,6 +120,23 @@ SELECT run_id FROM sweep.batched('UPDATE keys.digits SET n = n + 1', name => 'ke
 CALL sweep.wait(:run_id, '1 min');
 SELECT n, count(*) FROM keys.digits GROUP BY n;
 
+-- with nulls that a job reads as texts, and with names, by which the rows are not read in ranges
+CREATE TABLE keys.tags (at date, tags text[], n int NOT NULL DEFAULT 0, PRIMARY KEY (at, tags));
+INSERT INTO keys.tags SELECT '2020-01-01', ARRAY[CASE WHEN n > 30 THEN 'P' END, lpad(n::text, 3, '0')] FROM generate_series(1, 60) AS n;
+SELECT sweep.create_backfill('keys.tags', 'n = n + 1', 'n = 0', name => 'keys tags', batch_size => 7, max_batches => 20, pause => NULL, settings => '{"array_nulls": false}', paused => true);
+CALL sweep.run('keys tags');
+SELECT * FROM keys.last;
+SELECT sweep.create_retention('keys.tags', 'at', '1 day', name => 'keys tags age', batch_size => 7, max_batches => 20, settings => '{"array_nulls": false}', paused => true);
+CALL sweep.run('keys tags age');
+SELECT *, (SELECT count(*) FROM keys.tags) AS left FROM keys.last;
+CREATE TYPE keys.call AS (f regproc, n int);
+CREATE TABLE keys.calls (at date, call keys.call, tables regclass[], PRIMARY KEY (at, call), UNIQUE (at, tables, call));
+INSERT INTO keys.calls SELECT '2020-01-01', (p.oid, n)::keys.call, ARRAY['keys.calls'::regclass, n] FROM generate_series(1, 20) AS n, (SELECT oid FROM pg_proc WHERE proname = 'int4' ORDER BY oid LIMIT 2) AS p;
+SELECT sweep.create_retention('keys.calls', 'at', '1 day', name => 'keys calls', batch_size => 7, paused => true);
+CALL sweep.run('keys calls');
+SELECT *, (SELECT count(*) FROM keys.calls) AS left FROM keys.last;
+SELECT sweep.create_backfill('keys.calls', 'tables = NULL', 'tables IS NOT NULL', name => 'keys calls');
+
 -- keys whose columns have other collations
 CREATE TABLE keys.parent (k text COLLATE "C" PRIMARY KEY);
 CREATE TABLE keys.child (id int PRIMARY KEY, parent text COLLATE "POSIX" REFERENCES keys.parent);

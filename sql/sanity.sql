@@ -64,7 +64,7 @@ SELECT p.objoid::regtype FROM pg_init_privs p JOIN pg_type t ON t.oid = p.objoid
 SELECT signature FROM function WHERE proname LIKE '\_%' AND proname NOT IN ('_may_see', '_running', '_is_home', '_role_problem', '_role_oid', '_is_trusted', '_acts_for', '_owner_problem', '_execute_problem', '_consumer_processes', '_consumer_problem',
 	'_find_handlers', '_handler_problem', '_seen_jobs', '_seen_queues', '_ended_page', '_drop_partition', '_drop_too_old', '_next_blocks', '_settle', '_writers', '_change_batch', '_begin_changes', '_check_acting', '_owns', '_capture_changes', '_apply_changes', '_holders', '_copy_shape', '_table_name', '_type_name', '_base_type', '_read_key', '_may_keep', '_switch_batch', '_switch', '_end_switch', '_check_switch', '_old_name', '_exchange_lines',
 	'_sequences', '_stays_settings', '_stays_others', '_comment_line', '_privileges', '_reference_exists', '_lock_number', '_no_scheduler', '_proof_of', '_proof_values', '_retention_age', '_share_older', '_fitting_name',
-	'_bounds', '_key_ordering', '_check_ordering', '_check_copied', '_check_columns', '_archive_columns', '_check_heirs', '_is_partitioned', '_check_age_type', '_lock_table', '_lock_default', '_await_turn', '_note_try', '_check_visible', '_is_referred_to', '_referencing', '_referring_source', '_cast_to', '_collation_of', '_key_value', '_key_values', '_age_limit', '_partition_key', '_interval_parts', '_grid_bound', '_grid_place', '_present', '_missing_range', '_check_range', '_missing_ranges',
+	'_bounds', '_key_ordering', '_check_ordering', '_check_copied', '_check_columns', '_archive_columns', '_check_heirs', '_is_partitioned', '_check_age_type', '_lock_table', '_lock_default', '_await_turn', '_note_try', '_check_visible', '_is_referred_to', '_referencing', '_referring_source', '_cast_to', '_collation_of', '_has_names', '_key_value', '_read_value', '_key_values', '_age_limit', '_partition_key', '_interval_parts', '_grid_bound', '_grid_place', '_present', '_missing_range', '_check_range', '_missing_ranges',
 	'_range_type', '_left_behind', '_partition_name', '_create_like', '_equip_like', '_finish_partition', '_default_part', '_switch_triggers', '_firing_triggers', '_attach_with_rows', '_default_extent', '_exchange_default',
 	'_emptying_names', '_is_emptying', '_drop_emptying', '_emptying_key', '_check_emptying', '_key_of_default', '_gap_at', '_ranges_to_fill', '_all_to_fill', '_begin_emptying', '_fill_next', '_transactions', '_exchange_emptied',
 	'_emptying_texts', '_empty_next', '_change_texts', '_collate_as', '_keeps_key', '_insert_text', '_copy_columns', '_changes_name', '_index_key', '_index_expression', '_is_unique', '_never_null', '_key_expression', '_key_list', '_key_compare', '_key_json', '_key_order', '_edge_statements',
@@ -128,7 +128,7 @@ SELECT signature, provolatile FROM function WHERE prosrc IN ('sweep_schedule_nex
 SELECT signature FROM function WHERE language = 'c' AND prokind = 'f' AND NOT proisstrict AND pronargs > 0
 	AND prosrc NOT IN ('sweep_caller_dispatch', 'sweep_preview', 'sweep_schedule_next_runs', 'sweep_schedule_next_run', 'sweep_statement_end',
 		'sweep_role_may_act', 'sweep_role_may_become', 'sweep_role_may_see', 'sweep_step_is_trusted',
-		'sweep_reference_exists')
+		'sweep_reference_exists', 'sweep_range_read_value')
 	AND prosrc !~ '^sweep_queue_(send|send_many|claim|ack|fail|release|extend|cancel)$';
 
 -- states: their words are in the comments of the columns, and the columns of both tables of runs are the same, in the same order

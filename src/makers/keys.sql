@@ -25,6 +25,21 @@ END
 $$;
 COMMENT ON FUNCTION sweep._never_null(oid, int) IS 'whether no row of a table has a null in a column; false for no column';
 
+-- In an array, a row or a range, a regclass or the like is written as a name, which may later be that of no object, or of several.
+CREATE FUNCTION sweep._has_names(type oid) RETURNS boolean
+	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN (WITH RECURSIVE part AS (
+			SELECT _has_names.type AS oid
+			UNION SELECT m.oid FROM part p JOIN pg_catalog.pg_type t ON t.oid = p.oid CROSS JOIN LATERAL (SELECT t.typelem UNION ALL SELECT t.typbasetype
+				UNION ALL SELECT a.atttypid FROM pg_catalog.pg_attribute a WHERE a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped
+				UNION ALL SELECT r.rngsubtype FROM pg_catalog.pg_range r WHERE t.oid IN (r.rngtypid, r.rngmultitypid)) AS m (oid) WHERE m.oid <> 0)
+		SELECT pg_catalog.bool_or(e.typnamespace = 'pg_catalog'::pg_catalog.regnamespace AND e.typname ~ '^reg') FROM part p JOIN pg_catalog.pg_type e ON e.oid = p.oid);
+END
+$$;
+COMMENT ON FUNCTION sweep._has_names(oid) IS 'whether the text of a value of this type has names of objects: of a regclass or the like, or of a type with such a part';
+
 -- Only columns with a default operator class of pg_catalog and their own collation, all in one direction: then a row comparison
 -- is a range of the index. The first column may be nullable (a null is in no range) and may be an expression; the others may not.
 CREATE FUNCTION sweep._index_key(index oid, OUT columns text[], OUT nulls text[]) RETURNS record
@@ -37,7 +52,7 @@ BEGIN
 				pg_catalog.bool_and((k.n = 0 OR sweep._never_null(i.indrelid, a.attnum)) AND i.indoption[k.n] & 1 = i.indoption[0] & 1
 					AND o.opcdefault AND o.opcnamespace = 'pg_catalog'::pg_catalog.regnamespace AND i.indcollation[k.n] = coalesce(a.attcollation, 0::pg_catalog.oid)
 					-- PostgreSQL has no operators for a domain of an enum.
-					AND (o.opcintype = 'pg_catalog.anyenum'::pg_catalog.regtype AND t.typtype = 'd') IS NOT TRUE) OVER (ORDER BY k.n) AS fits
+					AND (o.opcintype = 'pg_catalog.anyenum'::pg_catalog.regtype AND t.typtype = 'd' OR t.typcategory IN ('A', 'C', 'R') AND sweep._has_names(t.oid)) IS NOT TRUE) OVER (ORDER BY k.n) AS fits
 			FROM pg_catalog.pg_index i CROSS JOIN LATERAL pg_catalog.generate_series(0, i.indnkeyatts - 1) AS k (n)
 				LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[k.n] AND a.attnum > 0
 				LEFT JOIN pg_catalog.pg_type t ON t.oid = a.atttypid JOIN pg_catalog.pg_opclass o ON o.oid = i.indclass[k.n]
@@ -62,9 +77,9 @@ COMMENT ON FUNCTION sweep._is_unique(regclass, text[]) IS 'whether no two rows w
 
 -- In a cursor, a value of the key must be text from which the same value can be read. That is not so for the JSON of an array, a row or a jsonb,
 -- nor for a floating-point number with the extra_float_digits of a role, nor for a range of timestamps in its DateStyle, in which the
--- abbreviation of a time zone may be read as another zone.
+-- abbreviation of a time zone may be read as another zone, nor for money when a later run has another lc_monetary.
 CREATE FUNCTION sweep._key_value(value anyelement) RETURNS jsonb
-	LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 SET datestyle = 'ISO, MDY' SET intervalstyle = 'postgres'
+	LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 SET datestyle = 'ISO, MDY' SET intervalstyle = 'postgres' SET lc_monetary = 'C'
 AS $$
 BEGIN
 	RETURN pg_catalog.to_jsonb(pg_catalog.format('%s', value));
@@ -72,28 +87,36 @@ END
 $$;
 COMMENT ON FUNCTION sweep._key_value(anyelement) IS 'the value of a key column for a cursor, if plain JSON is not enough';
 
+-- With array_nulls off, a null in an array would be read as a text. In any DateStyle and IntervalStyle the texts above have the same meaning.
+CREATE FUNCTION sweep._read_value(value text, type anyelement) RETURNS anyelement
+	LANGUAGE c STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp SET array_nulls = on SET lc_monetary = 'C' AS 'MODULE_PATHNAME', 'sweep_range_read_value';
+COMMENT ON FUNCTION sweep._read_value(text, anyelement) IS 'the value that sweep._key_value has written; type: a null of its type';
+
 -- name: a column, or an expression as PostgreSQL writes it, in parentheses. COLLATE is added if the collation is not that of the type.
-CREATE FUNCTION sweep._key_expression(relation regclass, name text, OUT expression text, OUT type text, OUT value_format text) RETURNS record
+CREATE FUNCTION sweep._key_expression(relation regclass, name text, OUT expression text, OUT type text, OUT value_format text, OUT read_format text) RETURNS record
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	-- A key of regclass or the like is kept as OID: its name may by then be that of no object, or of several.
-	SELECT k.expression, CASE WHEN b.is_named THEN 'pg_catalog.oid::' ELSE '' END || sweep._type_name(k.atttypid, k.atttypmod)
+	SELECT k.expression, sweep._type_name(k.atttypid, k.atttypmod)
 			|| coalesce((SELECT pg_catalog.format(' COLLATE %I.%I', n.nspname, c.collname) FROM pg_catalog.pg_collation c JOIN pg_catalog.pg_namespace n ON n.oid = c.collnamespace
 				WHERE c.oid = k.attcollation AND t.typtype = 'd' AND c.oid <> t.typcollation), ''),
-			CASE WHEN b.is_named THEN '(%s)::pg_catalog.oid' WHEN t.typtype = 'd' OR t.typcategory IN ('A', 'C', 'R')
-				OR t.oid IN ('pg_catalog.jsonb'::pg_catalog.regtype, 'pg_catalog.float4'::pg_catalog.regtype, 'pg_catalog.float8'::pg_catalog.regtype, 'pg_catalog.interval'::pg_catalog.regtype)
-				THEN 'sweep._key_value(%s)' ELSE '%s' END INTO expression, type, value_format
+			-- A key of regclass or the like is kept as OID: its name may by then be that of no object, or of several.
+			CASE WHEN b.is_named THEN '(%s)::pg_catalog.oid' WHEN b.is_special THEN 'sweep._key_value(%s)' ELSE '%s' END,
+			CASE WHEN b.is_named THEN '%s::pg_catalog.oid::' WHEN b.is_special THEN pg_catalog.format('sweep._read_value(%%s, NULL::%s)::', pg_catalog.replace(sweep._type_name(b.oid, -1), '%', '%%')) ELSE '%s::' END
+		INTO expression, type, value_format, read_format
 		FROM (SELECT pg_catalog.format('%I.%I', sweep._relation_name(relation), name) AS expression, a.atttypid, a.atttypmod, a.attcollation
 				FROM pg_catalog.pg_attribute a WHERE a.attrelid = relation AND a.attname = name AND a.attnum > 0 AND NOT a.attisdropped
 			UNION ALL SELECT name, a.atttypid, a.atttypmod, a.attcollation FROM pg_catalog.pg_index i JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indexrelid AND a.attnum = 1
 				WHERE i.indrelid = relation AND i.indkey[0] = 0 AND sweep._index_expression(i.indexrelid) = name) AS k
-			JOIN pg_catalog.pg_type t ON t.oid = k.atttypid CROSS JOIN LATERAL (SELECT e.typnamespace = 'pg_catalog'::pg_catalog.regnamespace AND e.typname ~ '^reg' FROM pg_catalog.pg_type e
-				WHERE e.oid = sweep._base_type(t.oid)) AS b (is_named) LIMIT 1;
+			JOIN pg_catalog.pg_type t ON t.oid = k.atttypid CROSS JOIN LATERAL (SELECT e.oid, e.typnamespace = 'pg_catalog'::pg_catalog.regnamespace AND e.typname ~ '^reg',
+					t.typtype = 'd' OR t.typcategory IN ('A', 'C', 'R') OR t.oid IN ('pg_catalog.jsonb'::pg_catalog.regtype, 'pg_catalog.float4'::pg_catalog.regtype, 'pg_catalog.float8'::pg_catalog.regtype,
+						'pg_catalog.interval'::pg_catalog.regtype, 'pg_catalog.money'::pg_catalog.regtype)
+				FROM pg_catalog.pg_type e WHERE e.oid = sweep._base_type(t.oid)) AS b (oid, is_named, is_special) LIMIT 1;
+	read_format := read_format || pg_catalog.replace(type, '%', '%%');
 END
 $$;
 COMMENT ON FUNCTION sweep._key_expression(regclass, text) IS
-	'a column of the key in a statement, its type, and the format of its value in a cursor; NULL: the table has neither the column nor an index that begins with the expression';
+	'a column of the key in a statement, its type, and the formats to write its value into a cursor and to read it; NULL: the table has neither the column nor an index that begins with the expression';
 
 CREATE FUNCTION sweep._key_list(relation regclass, columns text[]) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
@@ -115,7 +138,7 @@ BEGIN
 			-- Repeats the condition for the first column alone, because the planner needs it for partition pruning.
 			|| CASE operator WHEN '=' THEN '' ELSE pg_catalog.format(' AND %s OPERATOR(pg_catalog.%s=) %s', pg_catalog.min(k.name) FILTER (WHERE k.n = 1),
 				pg_catalog.left(operator, 1), pg_catalog.min(k.value) FILTER (WHERE k.n = 1)) END END
-		FROM (SELECT u.n, e.expression AS name, pg_catalog.format('((%s OPERATOR(pg_catalog.#>>) ''{after,%s}'')::%s)', source, u.n - 1, e.type) AS value
+		FROM (SELECT u.n, e.expression AS name, pg_catalog.format('(' || e.read_format || ')', pg_catalog.format('(%s OPERATOR(pg_catalog.#>>) ''{after,%s}'')', source, u.n - 1)) AS value
 				FROM pg_catalog.unnest(columns) WITH ORDINALITY AS u (name, n) CROSS JOIN LATERAL sweep._key_expression(relation, u.name) AS e) AS k,
 			(SELECT pg_catalog.format(' OPERATOR(pg_catalog.%s) ', operator) AS compare) AS o
 		GROUP BY o.compare);

@@ -2,14 +2,17 @@
  * range_cursor.c
  *		Cursor and detail of a batch that is a range of keys: JSON objects.
  *
- * Called by ranges.c.
+ * Called by ranges.c, sweep_range_read_value by SQL.
  */
 #include "postgres.h"
 
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
+#include "utils/lsyscache.h"
 
 #include "makers/range_cursor.h"
+
+PG_FUNCTION_INFO_V1(sweep_range_read_value);
 
 Jsonb *
 sweep_range_merge(Jsonb *a, Jsonb *b)
@@ -50,4 +53,17 @@ sweep_range_number(const Jsonb *object, const char *key, int64 otherwise)
 	JsonbValue *value = sweep_range_value(object, key, &buffer);
 
 	return value != NULL && value->type == jbvNumeric ? DatumGetInt64(DirectFunctionCall1(numeric_int8, NumericGetDatum(value->val.numeric))) : otherwise;
+}
+
+/* SQL: sweep._read_value(value text, type anyelement) RETURNS anyelement. A cast to a type that is known only here cannot be written in SQL. */
+Datum
+sweep_range_read_value(PG_FUNCTION_ARGS)
+{
+	Oid			input;
+	Oid			parameter;
+
+	if (PG_ARGISNULL(0))
+		PG_RETURN_NULL();
+	getTypeInputInfo(get_fn_expr_argtype(fcinfo->flinfo, 1), &input, &parameter);
+	PG_RETURN_DATUM(OidInputFunctionCall(input, text_to_cstring(PG_GETARG_TEXT_PP(0)), parameter, -1));
 }

@@ -60,7 +60,7 @@ CREATE FUNCTION sweep._read_key(relation regclass, columns text[], cursor jsonb)
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	EXECUTE (SELECT 'SELECT ' || pg_catalog.string_agg(pg_catalog.format('($1 OPERATOR(pg_catalog.#>>) ''{after,%s}'')::%s', u.n - 1, e.type), ', ' ORDER BY u.n)
+	EXECUTE (SELECT 'SELECT ' || pg_catalog.string_agg(pg_catalog.format(e.read_format, pg_catalog.format('($1 OPERATOR(pg_catalog.#>>) ''{after,%s}'')', u.n - 1)), ', ' ORDER BY u.n)
 		FROM pg_catalog.unnest(columns) WITH ORDINALITY AS u (name, n) CROSS JOIN LATERAL sweep._key_expression(relation, u.name) AS e) USING cursor;
 END
 $$;
