@@ -7,6 +7,8 @@ AS $$
 DECLARE
 	old constant pg_catalog.regclass := pg_catalog.to_regclass('_sweep_before.' || source);
 	lost pg_catalog.text;
+	wrong pg_catalog.text;
+	row pg_catalog.text;
 BEGIN
 	SELECT pg_catalog.string_agg(a.attname, ', ') INTO lost FROM pg_catalog.pg_attribute a WHERE a.attrelid = old AND a.attnum > 0 AND NOT a.attisdropped AND a.attname <> ALL (gone)
 		AND NOT EXISTS (SELECT FROM pg_catalog.pg_attribute n WHERE n.attrelid = target::pg_catalog.regclass AND n.attname = a.attname);
@@ -19,6 +21,11 @@ BEGIN
 				(SELECT pg_catalog.format('o.%I', b.attname) FROM pg_catalog.pg_attribute b WHERE b.attrelid = old AND b.attname = a.attname AND b.attnum > 0 AND NOT b.attisdropped)) AS value
 			FROM pg_catalog.pg_attribute a WHERE a.attrelid = target::pg_catalog.regclass AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '') AS c
 		WHERE c.value IS NOT NULL);
+-- Such as a row that was written by hand, which the old version did not check.
+EXCEPTION WHEN check_violation OR not_null_violation OR unique_violation THEN
+	GET STACKED DIAGNOSTICS wrong = CONSTRAINT_NAME, row = PG_EXCEPTION_DETAIL;
+	RAISE EXCEPTION 'table "sweep.%" has a row that version @version@ does not accept: %', source, coalesce(nullif(wrong, ''), SQLERRM) USING ERRCODE = SQLSTATE,
+		DETAIL = row, HINT = 'Correct or delete this row, and execute ALTER EXTENSION again.';
 END
 $$;
 

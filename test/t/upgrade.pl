@@ -229,7 +229,10 @@ sub keeps_objects_of_users
 		[ 'CREATE TABLE u.of_queue (id int REFERENCES sweep.queue)', 'DROP TABLE u.of_queue', qr/DETAIL:  constraint of_queue_id_fkey on table u\.of_queue depends on table/ ],
 		[ 'CREATE INDEX mine ON sweep.run_history (pid)', 'DROP INDEX sweep.mine', qr/DETAIL:  index sweep\.mine/ ],
 		[ 'CREATE PUBLICATION part FOR TABLE sweep.job', 'DROP PUBLICATION part', qr/DETAIL:  publication of table sweep\.job in publication part/ ],
-		[ 'ALTER TABLE sweep.queue ADD COLUMN mine int', 'ALTER TABLE sweep.queue DROP COLUMN mine', qr/column mine of table "queue" would be lost/ ]);
+		[ 'ALTER TABLE sweep.queue ADD COLUMN mine int', 'ALTER TABLE sweep.queue DROP COLUMN mine', qr/column mine of table "queue" would be lost/ ],
+		# The old version did not check rows that are written by hand.
+		[ q{INSERT INTO sweep.queue_message (queue_id, lane, payload) VALUES (1, 100, '"by hand"')}, q{DELETE FROM sweep.queue_message WHERE payload = '"by hand"'},
+			qr/table "sweep\.queue_message" has a row that version \Q$current\E does not accept: queue_message_lane_check\nDETAIL: .*"by hand".*\nHINT:  Correct or delete this row/ ]);
 
 	for my $case (@case)
 	{
