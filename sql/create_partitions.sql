@@ -431,6 +431,7 @@ SELECT * FROM parted.refuse($$'parted.day', '1 day', ahead => 0$$);
 SELECT * FROM parted.refuse($$'parted.day', '1 day', ahead => NULL$$);
 SELECT * FROM parted.refuse($$'parted.day', '1 day', ahead => 10001$$);
 SELECT * FROM parted.refuse($$'parted.day', '1 day', keep => '0'$$);
+SELECT * FROM parted.refuse($$'parted.day', '1 day', keep => '2 mons -59 days'$$);
 SELECT * FROM parted.refuse($$'parted.day', '1 day', keep => '1 day', partitions => 'burn'$$);
 SELECT * FROM parted.refuse($$'parted.day', '1 day', partitions => NULL$$);
 SELECT * FROM parted.refuse($$'parted.day', '1 day', timezone => 'Mars/Olympus'$$);

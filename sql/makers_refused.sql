@@ -75,6 +75,28 @@ SELECT * FROM makers.refuse($$retention('makers.event', 'at', NULL)$$);
 SELECT * FROM makers.refuse($$retention('makers.event', 'at', '-1 us')$$);
 SELECT * FROM makers.refuse($$retention('makers.event', 'at', '-1 day')$$);
 SELECT * FROM makers.refuse($$retention('makers.event', 'at', '1001 years')$$);
+-- (in March two days ahead)
+SELECT * FROM makers.refuse($$retention('makers.event', 'at', '1 mon -30 days')$$);
+SELECT * FROM makers.refuse($$retention('makers.event', 'at', '1 day -24:00')$$);
+SELECT sweep._check_keep(keep, 'refuse') IS NOT NULL AS fits FROM unnest('{0,0.5 s,1 mon -1 day,1000 years,1 day -1 hour}'::interval[]) AS keep;
+-- a virtual generated column, which PostgreSQL 18 has
+CREATE TABLE makers.virtual (id int PRIMARY KEY, at date);
+UPDATE pg_attribute SET attgenerated = 'v' WHERE attrelid = 'makers.virtual'::regclass AND attname = 'at';
+SELECT * FROM makers.refuse($$retention('makers.virtual', 'at', '1 day')$$);
+
+-- a rule that PostgreSQL does not execute within a WITH: for some of the rows of one key, and for moved rows
+CREATE TABLE makers.ruled (id int NOT NULL, at date NOT NULL);
+CREATE TABLE makers.ruled_archive (id int, at date);
+CREATE INDEX ON makers.ruled (at);
+CREATE RULE note AS ON DELETE TO makers.ruled DO ALSO INSERT INTO makers.ruled_archive VALUES (old.id);
+SELECT * FROM makers.refuse($$retention('makers.ruled', 'at', '1 day')$$);
+INSERT INTO makers.ruled SELECT n, '2020-01-01'::date + n / 100 FROM generate_series(1, 20000) AS n;
+ANALYZE makers.ruled;
+SELECT sweep.delete('makers.ruled', 'at = ''2020-02-01''', name => 'makers ruled');
+CREATE UNIQUE INDEX ON makers.ruled (at, id);
+SELECT * FROM makers.refuse($$retention('makers.ruled', 'at', '1 day', archive_to => 'makers.ruled_archive')$$);
+SELECT sweep.create_retention('makers.ruled', 'at', '1 day', name => 'makers ruled', paused => true);
+SELECT sweep.drop_job('makers ruled');
 
 -- what any job refuses
 SELECT * FROM makers.refuse($$retention('makers.event', 'at', '1 day', schedule => 'sometimes')$$);

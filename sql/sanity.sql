@@ -69,7 +69,7 @@ SELECT signature FROM function WHERE proname LIKE '\_%' AND proname NOT IN ('_ma
 	'_emptying_names', '_is_emptying', '_drop_emptying', '_emptying_key', '_check_emptying', '_key_of_default', '_gap_at', '_ranges_to_fill', '_all_to_fill', '_begin_emptying', '_fill_next', '_transactions', '_exchange_emptied',
 	'_emptying_texts', '_empty_next', '_change_texts', '_collate_as', '_keeps_key', '_insert_text', '_copy_columns', '_changes_name', '_index_key', '_index_expression', '_is_unique', '_never_null', '_key_expression', '_key_list', '_key_compare', '_key_json', '_key_order', '_edge_statements',
 	'_column_list', '_qualified_list', '_relation_name', '_source',
-	'_check_default', '_make_of_default', '_newest_part', '_make_partitions', '_find_missing', '_make_next', '_drop_next', '_check_every', '_check_origin', '_life_args', '_check_detachable', '_partitions_batch')
+	'_check_default', '_make_of_default', '_newest_part', '_make_partitions', '_find_missing', '_make_next', '_drop_next', '_least_seconds', '_check_every', '_check_origin', '_life_args', '_check_detachable', '_partitions_batch')
 	AND EXISTS (SELECT FROM aclexplode(proacl) AS g WHERE g.grantee <> proowner);
 -- tables can be written by nobody, and read by nobody: what EXPLAIN says of them tells of rows that a policy hides; feature_flag has none to hide
 SELECT name, g.grantee::regrole, g.privilege_type FROM relation, aclexplode(relacl) AS g WHERE relkind IN ('r', 'S') AND g.grantee <> relowner

@@ -124,7 +124,7 @@ GRANT EXECUTE ON FUNCTION sweep.retention_step(sweep.batch), sweep.delete_step(s
 	sweep._index_key(oid), sweep._index_expression(oid), sweep._is_unique(regclass, text[]), sweep._never_null(oid, int), sweep._key_expression(regclass, text), sweep._key_list(regclass, text[]), sweep._key_compare(regclass, text[], text, text),
 	sweep._has_names(oid), sweep._key_value(anyelement), sweep._read_value(text, anyelement), sweep._key_values(regclass, text[]), sweep._key_json(regclass, text[], text), sweep._key_order(regclass, text[], text[], boolean), sweep._edge_statements(regclass, regclass, text[], text[], text, boolean), sweep._column_list(text[]), sweep._qualified_list(text, text[]),
 	sweep._relation_name(regclass), sweep._source(regclass, regclass),
-	sweep._check_every(text, text), sweep._check_origin(text, text), sweep._life_args(regclass, text, text, int, interval, text, text, text), sweep._check_detachable(regclass), sweep._partitions_batch(sweep.batch, text) TO sweep_admin, sweep_user;
+	sweep._least_seconds(interval), sweep._check_every(text, text), sweep._check_origin(text, text), sweep._life_args(regclass, text, text, int, interval, text, text, text), sweep._check_detachable(regclass), sweep._partitions_batch(sweep.batch, text) TO sweep_admin, sweep_user;
 GRANT EXECUTE ON PROCEDURE sweep.run(text, jsonb) TO sweep_admin, sweep_user;
 GRANT EXECUTE ON FUNCTION sweep.preview(text, jsonb) TO sweep_admin, sweep_user;
 GRANT EXECUTE ON FUNCTION sweep.try_lock(text), sweep.release_lock(text) TO sweep_admin, sweep_user;

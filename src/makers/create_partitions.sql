@@ -216,8 +216,8 @@ BEGIN
 	IF keep IS NOT NULL AND key_type = 'bigint' THEN
 		RAISE EXCEPTION 'partitions of % have no age', relation USING ERRCODE = 'invalid_parameter_value', DETAIL = 'It is partitioned by ranges of a bigint.', HINT = 'Leave keep out.';
 	END IF;
-	IF keep <= interval '0' OR keep > interval '1000 years' THEN
-		RAISE EXCEPTION 'invalid keep %', keep USING ERRCODE = 'invalid_parameter_value', HINT = 'It must be greater than zero and at most 1000 years.';
+	IF keep <= interval '0' OR keep > interval '1000 years' OR sweep._least_seconds(keep) < 0 THEN
+		RAISE EXCEPTION 'invalid keep %', keep USING ERRCODE = 'invalid_parameter_value', HINT = 'It must be greater than zero, from any date on, and at most 1000 years.';
 	END IF;
 	RETURN pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object('target', sweep._table_name(relation), 'every', sweep._check_every(key_type, every), 'origin', sweep._check_origin(key_type, origin),
 		'ahead', ahead, 'keep', keep, 'partitions', partitions, 'timezone', zone));

@@ -285,7 +285,7 @@ BEGIN
 	END IF;
 	key := sweep._run_key(job.run_as, relation, condition, job.settings, '{}', false);
 	job.args := job.args || pg_catalog.jsonb_build_object('target', sweep._table_name(relation), 'condition', condition, 'key', key.columns, 'serves', key.serves);
-	PERFORM FROM sweep._delete_statements(job.args, false, sweep._role_oid(job.run_as), NULL, NULL);
+	PERFORM sweep._check_rules(job.run_as, relation, s, job.settings) FROM sweep._delete_statements(job.args, false, sweep._role_oid(job.run_as), NULL, NULL) AS s;
 	run_id := sweep._create_once(caller, job, relation, new_id, keep_job);
 END
 $$;

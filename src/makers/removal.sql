@@ -79,3 +79,23 @@ END
 $$;
 COMMENT ON FUNCTION sweep._removal_statements(regclass, regclass, regclass, text[], text[], text, text, text, boolean, boolean) IS
 	'the statements of a batch that deletes or moves the rows of a range of keys; cascading: other rows are deleted or changed with them';
+
+-- PostgreSQL executes the further statements of a rule only for a plain DELETE: not for moved rows, nor where a batch takes some of the rows of one key.
+CREATE FUNCTION sweep._check_rules(role text, relation regclass, made sweep._statements, settings jsonb) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	rule constant pg_catalog.text := (SELECT r.rulename FROM pg_catalog.pg_rewrite r WHERE r.ev_class = relation AND r.ev_type = '4' ORDER BY r.oid LIMIT 1);
+	is_moved constant boolean := made.counter = 'moved';
+BEGIN
+	IF rule IS NOT NULL AND (made.pick LIKE 'WITH %' OR made.work LIKE 'WITH %') THEN
+		PERFORM sweep._check_fragment(role, pg_catalog.format(CASE WHEN is_moved THEN 'WITH gone AS (DELETE FROM %s WHERE $1 IS NOT NULL RETURNING 1) SELECT FROM gone'
+			ELSE 'WITH picked AS (SELECT $1) DELETE FROM %s WHERE EXISTS (SELECT FROM picked)' END, sweep._source(relation, NULL)), settings);
+	END IF;
+EXCEPTION WHEN feature_not_supported THEN
+	RAISE EXCEPTION 'rule "%" of % does not allow its rows to be %', rule, relation, CASE WHEN is_moved THEN 'moved' ELSE 'deleted in batches' END USING ERRCODE = SQLSTATE,
+		DETAIL = CASE WHEN is_moved THEN SQLERRM || '.' ELSE pg_catalog.format('More rows than a batch takes may have the same (%s). PostgreSQL does not execute the rule for some of them.', made.key) END,
+		HINT = 'Replace the rule by a trigger FOR EACH ROW' || CASE WHEN is_moved THEN '.' ELSE ', or create a unique index that begins with ' || pg_catalog.split_part(made.key, ', ', 1) || '.' END;
+END
+$$;
+COMMENT ON FUNCTION sweep._check_rules(text, regclass, sweep._statements, jsonb) IS 'raises when a rule of the table cannot be executed with the statements that delete or move its rows';

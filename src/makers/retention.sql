@@ -91,7 +91,9 @@ BEGIN
 		ORDER BY u.is_unique DESC, CASE WHEN u.is_unique THEN pg_catalog.cardinality(k.columns) ELSE - pg_catalog.cardinality(k.columns) END, i.indexrelid LIMIT 1;
 	IF NOT FOUND THEN
 		RAISE EXCEPTION '% has no index that begins with "%"', relation, age_column USING ERRCODE = 'object_not_in_prerequisite_state',
-			DETAIL = 'Each batch would read the whole table. It must be a valid btree index without a WHERE.', HINT = sweep._create_index(relation, ARRAY[age_column]);
+			DETAIL = 'Each batch would read the whole table. It must be a valid btree index without a WHERE.',
+			HINT = CASE WHEN EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = relation AND a.attname = age_column AND a.attgenerated = 'v')
+				THEN 'A virtual generated column cannot have one. Write its expression as age_column, and create an index of that.' ELSE sweep._create_index(relation, ARRAY[age_column]) END;
 	END IF;
 END
 $$;
@@ -164,12 +166,24 @@ END
 $$;
 COMMENT ON FUNCTION sweep._check_age_type(text, text, regtype, text) IS 'true; raises when the age of the rows of a table, or of a partition, has another type';
 
+-- Intervals are compared with months of 30 days. One whose parts have different signs may be longer than zero by that, and reach into the
+-- future from some dates.
+CREATE FUNCTION sweep._least_seconds(keep interval) RETURNS bigint
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN (SELECT p.seconds + p.days::bigint * CASE WHEN p.days > 0 THEN 23 ELSE 25 END * 3600 + p.months::bigint * CASE WHEN p.months > 0 THEN 28 ELSE 31 END * 86400
+		FROM sweep._interval_parts(keep) AS p);
+END
+$$;
+COMMENT ON FUNCTION sweep._least_seconds(interval) IS 'the least time that an interval may be, with the shortest months and days';
+
 CREATE FUNCTION sweep._check_keep(keep interval, cascade text) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	IF keep IS NULL OR keep < interval '0' OR keep > interval '1000 years' THEN
-		RAISE EXCEPTION 'invalid keep %', keep USING ERRCODE = 'invalid_parameter_value', HINT = 'It must be at least zero and at most 1000 years.';
+	IF keep IS NULL OR keep < interval '0' OR keep > interval '1000 years' OR sweep._least_seconds(keep) < 0 THEN
+		RAISE EXCEPTION 'invalid keep %', keep USING ERRCODE = 'invalid_parameter_value', HINT = 'It must be at least zero, from any date on, and at most 1000 years.';
 	END IF;
 	IF cascade IS NULL OR cascade NOT IN ('batched', 'at_once', 'refuse') THEN
 		RAISE EXCEPTION 'invalid cascade "%"', cascade USING ERRCODE = 'invalid_parameter_value', HINT = 'It must be "batched", "at_once" or "refuse".';
@@ -284,7 +298,7 @@ BEGIN
 		PERFORM sweep._check_condition(args ->> 'condition');
 		PERFORM sweep._check_fragment(role, pg_catalog.format(E'DELETE FROM %s WHERE $1 IS NOT NULL AND (%s\n)', sweep._source(relation, NULL), args ->> 'condition'), settings);
 	END IF;
-	PERFORM FROM sweep._retention_statements(args, false, sweep._role_oid(role), pg_catalog.now(), NULL, NULL);
+	PERFORM sweep._check_rules(role, relation, s, settings) FROM sweep._retention_statements(args, false, sweep._role_oid(role), pg_catalog.now(), NULL, NULL) AS s;
 END
 $$;
 COMMENT ON FUNCTION sweep._check_retention(text, jsonb, jsonb) IS 'raises unless the role can delete or move rows that are too old';

@@ -57,6 +57,8 @@ SELECT status, count(*), min(rows), max(rows), sum(rescued + quarantined) AS doo
 SELECT status, failure_reason, lock_version FROM gitlab.p_ci_builds;
 SELECT (SELECT count(*) FROM gitlab.ci_runner_machines) AS machines, (SELECT count(*) FROM gitlab.p_ci_job_artifacts) AS artifacts,
 	(SELECT count(*) FROM sweep.queue_message) AS messages, (SELECT count(*) FROM sweep.quarantine) AS quarantined;
+-- (zero by months of 30 days, and in March two days ahead)
+SELECT sweep.alter_job('ci_runners_stale_machines_cleanup', '{"args": {"schema": "gitlab", "stale_after": "1 mon -30 days"}}');
 
 -- what is missing, for args are replaced as a whole
 SELECT sweep.alter_job('ci_runners_stale_machines_cleanup', '{"args": {"schema": "gitlab"}}');
