@@ -106,6 +106,7 @@ extern SweepCascadeRows *sweep_cascade_copy_row(const SweepCascadeRows *rows, in
 
 /* Whether two rows are the same: partition, place and key are equal. The key is compared because the place may have been reused. */
 extern bool sweep_cascade_is_row(const SweepCascadeRows *rows, int index, const SweepCascadeRows *others, int other);
+extern bool sweep_cascade_has_key(const SweepCascadeRows *rows, int index, const SweepCascadeRows *others, int other);
 
 /* The places of some rows as tid[], the tables of all as oid[]; in the current memory context. */
 extern Datum sweep_cascade_places(const SweepCascadeRows *rows, int first, int count);

@@ -163,7 +163,13 @@ sweep_cascade_copy_row(const SweepCascadeRows *rows, int index)
 bool
 sweep_cascade_is_row(const SweepCascadeRows *rows, int index, const SweepCascadeRows *others, int other)
 {
-	bool		is_same = rows->tables[index] == others->tables[other] && ItemPointerEquals(&rows->places[index], &others->places[other]) && rows->columns == others->columns;
+	return rows->tables[index] == others->tables[other] && ItemPointerEquals(&rows->places[index], &others->places[other]) && sweep_cascade_has_key(rows, index, others, other);
+}
+
+bool
+sweep_cascade_has_key(const SweepCascadeRows *rows, int index, const SweepCascadeRows *others, int other)
+{
+	bool		is_same = rows->columns == others->columns;
 
 	for (int column = 0; is_same && column < rows->columns; column++)
 	{

@@ -84,6 +84,16 @@ sweep_dismantle_is_of(const SweepDismantling *dismantling, const SweepCascadeRow
 	return row->count == 1 && sweep_cascade_is_row(row, 0, dismantling->row, 0);
 }
 
+bool
+sweep_dismantle_has_row(const SweepDismantling *dismantling, const SweepCascadeRows *row, const SweepCascadeRows *held)
+{
+	const SweepCascadeRows *own = dismantling->row;
+
+	if (held->count == 1)
+		return held->tables[0] == own->tables[0] && ItemPointerEquals(&held->places[0], &own->places[0]);
+	return row->count == 1 && sweep_cascade_has_key(row, 0, own, 0);
+}
+
 void
 sweep_dismantle_free(SweepDismantling **dismantling)
 {

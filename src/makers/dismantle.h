@@ -28,6 +28,9 @@ extern SweepDismantled sweep_dismantle(SweepDismantling **dismantling, HTAB **ci
 
 /* Whether the dismantling is of this row. */
 extern bool sweep_dismantle_is_of(const SweepDismantling *dismantling, const SweepCascadeRows *row);
+
+/* Whether its row is still one of the batch: at another place after an UPDATE or VACUUM FULL, or (held) locked by another session. */
+extern bool sweep_dismantle_has_row(const SweepDismantling *dismantling, const SweepCascadeRows *row, const SweepCascadeRows *held);
 extern void sweep_dismantle_free(SweepDismantling **dismantling);
 
 #endif							/* SWEEP_DISMANTLE_H */

@@ -155,8 +155,8 @@ count_roots(SweepRangeBatch *batch)
 	roots = batch->roots;
 	if (kept->dismantling != NULL && !sweep_dismantle_is_of(kept->dismantling, roots))
 	{
+		batch->abandoned = !sweep_dismantle_has_row(kept->dismantling, roots, batch->held_roots);
 		sweep_dismantle_free(&kept->dismantling);
-		batch->abandoned = true;
 	}
 	batch->is_in_circle = kept->circles != NULL && roots->count == 1 && sweep_cascade_is_in_set(kept->circles, roots->tables[0], &roots->places[0]);
 	touched = batch->is_in_circle || kept->dismantling != NULL ? (int64) batch->size + 1 : sweep_cascade_count(kept->cascade, roots, 0, roots->count, batch->size);
