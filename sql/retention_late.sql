@@ -37,6 +37,13 @@ CALL sweep.run('late event');
 SELECT late_rows, kept FROM sweep.retentions WHERE job = 'late event';
 CALL sweep.run('late event');
 SELECT late_rows, kept FROM sweep.retentions WHERE job = 'late event';
+-- another job keeps the same rows for longer
+SELECT sweep.create_retention('late.event', 'at', '60 days', condition => 'state = ''done''', name => 'late longer', schedule => NULL);
+CALL sweep.run('late longer');
+INSERT INTO late.event VALUES (10000, now() - interval '40 days');
+CALL sweep.run('late event');
+SELECT job, late_rows FROM sweep.retentions WHERE job IN ('late event', 'late longer') ORDER BY job;
+SELECT sweep.drop_job('late longer');
 
 -- a row that was kept, and is not any more, was known
 CREATE TABLE late.parent (id int PRIMARY KEY, at date, local timestamp);

@@ -42,7 +42,8 @@ END
 $$;
 COMMENT ON FUNCTION sweep._proof_of(jsonb) IS 'the args of a retention that identify the rows of a proof';
 
--- The proof may not have seen rows of the transactions that were in progress then, or of later ones.
+-- The proof may not have seen rows of the transactions that were in progress then, or of later ones. If several jobs have proofs of
+-- the same rows, that up to the latest age says most.
 CREATE FUNCTION sweep._late_rows(role oid, args jsonb, relation regclass, type text, age text, due text) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -52,7 +53,7 @@ DECLARE
 	bound pg_catalog.text;
 BEGIN
 	SELECT p.proof INTO last FROM sweep.retention_proof p WHERE p.run_as = sweep._role_name(role) AND p.proof -> 'of' = sweep._proof_of(args) AND sweep._is_home(p.system_identifier, p.database)
-		ORDER BY p.proved_at DESC LIMIT 1;
+		ORDER BY (p.proof ->> 'complete_to')::pg_catalog.timestamptz DESC NULLS LAST, p.run_id DESC LIMIT 1;
 	IF NOT FOUND THEN
 		RETURN NULL;
 	END IF;
