@@ -68,7 +68,7 @@ BEGIN
 		IF fields <> words THEN
 			remarks := remarks || pg_catalog.format('pg_cron reads "%s" as this schedule', schedule);
 		END IF;
-		IF fields[5] ~* '(^|,)([1-7]|mon|tue|wed|thu|fri|sat)-sun' THEN
+		IF fields[5] COLLATE "C" ~* '(^|,)([1-7]|mon|tue|wed|thu|fri|sat)-sun' THEN
 			remarks := remarks || pg_catalog.format('pg_cron takes a range that ends with sun, as in "%s", for empty', fields[5]);
 		END IF;
 		IF both_days AND fields[3] !~ E'^\\*' AND fields[5] !~ E'^\\*' THEN
@@ -125,7 +125,7 @@ COMMENT ON FUNCTION sweep._check_pg_cron(oid) IS 'raises unless cron.job is the 
 CREATE FUNCTION sweep._trims_pg_cron(command text) RETURNS boolean
 	LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT command ~* E'^\\s*(delete\\s+from|truncate(\\s+table)?)\\s+(only\\s+)?"?cron"?\\s*\\.\\s*"?job_run_details\\M'
+	SELECT command COLLATE "C" ~* E'^\\s*(delete\\s+from|truncate(\\s+table)?)\\s+(only\\s+)?"?cron"?\\s*\\.\\s*"?job_run_details\\M'
 $$;
 COMMENT ON FUNCTION sweep._trims_pg_cron(text) IS 'whether a command begins with a DELETE or TRUNCATE of the history of pg_cron';
 
@@ -151,8 +151,8 @@ COMMENT ON FUNCTION sweep._pg_cron_job(jsonb, text, text, boolean) IS 'the job f
 CREATE FUNCTION sweep._is_imported(job sweep.job_definition) RETURNS boolean
 	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT EXISTS (SELECT FROM sweep.job_definition j WHERE (j.name, j.schedule, j.sql, pg_catalog.lower(j.timezone), j.run_as)
-		= (job.name, job.schedule, job.sql, pg_catalog.lower(job.timezone), job.run_as))
+	SELECT EXISTS (SELECT FROM sweep.job_definition j WHERE (j.name, j.schedule, j.sql, pg_catalog.lower(j.timezone COLLATE "C"), j.run_as)
+		= (job.name, job.schedule, job.sql, pg_catalog.lower(job.timezone COLLATE "C"), job.run_as))
 $$;
 COMMENT ON FUNCTION sweep._is_imported(sweep.job_definition) IS 'whether there is this job';
 

@@ -7,8 +7,7 @@
  * identified by its pid and proc number, and a slot that is used again has a new generation.
  *
  * The table of slots has room for as many background runs as there can be workers and for some sessions that
- * CALL sweep.run; a session that finds no slot performs its run nevertheless, which is only not shown. Both kinds use
- * any free slot, but each kind only as many as its number.
+ * CALL sweep.run; a session that finds no slot performs its run, which is only not shown. Each kind uses any, up to its number.
  */
 #include "postgres.h"
 
@@ -16,6 +15,7 @@
 
 #include "common/hashfn.h"
 #include "fmgr.h"
+#include "mb/pg_wchar.h"
 #include "storage/latch.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
@@ -133,7 +133,8 @@ sweep_shared_claim(const SweepClaimant *claimant, SweepRefusal *refusal)
 		slot->database = MyDatabaseId;
 		slot->role = claimant->role;
 		slot->pid = worker ? 0 : MyProcPid;
-		strlcpy(slot->job, claimant->job, sizeof(slot->job));
+		/* It may be longer if it had fewer bytes in the encoding of the database from which it was restored. */
+		strlcpy(slot->job, claimant->job, pg_mbcliplen(claimant->job, strlen(claimant->job), sizeof(slot->job) - 1) + 1);
 		set_run(slot, claimant->run_id);
 	}
 	return slot;

@@ -38,7 +38,7 @@ CREATE FUNCTION sweep._find_function(role text, kind text, name text) RETURNS te
 AS $$
 DECLARE
 	bare constant pg_catalog.text := pg_catalog.regexp_replace(name, E'\\s*\\([^()"]*\\)\\s*$', '');
-	types constant pg_catalog.text := pg_catalog.regexp_replace(pg_catalog.lower(pg_catalog.substring(name, E'\\(([^()"]*)\\)\\s*$')), E'\\s|pg_catalog\\.', '', 'g');
+	types constant pg_catalog.text := pg_catalog.regexp_replace(pg_catalog.lower(pg_catalog.substring(name COLLATE "C", E'\\(([^()"]*)\\)\\s*$')), E'\\s|pg_catalog\\.', '', 'g');
 	parts pg_catalog.text[];
 	found pg_catalog.text;
 BEGIN
@@ -164,7 +164,7 @@ BEGIN
 		RAISE EXCEPTION 'schedule "%" of job "%" is a function', job.schedule, job.name USING ERRCODE = 'invalid_parameter_value',
 			HINT = pg_catalog.format('The second argument is the schedule. Write sweep.create_job(%L, step => %L).', job.name, job.schedule);
 	END IF;
-	IF job.schedule ~* E'^\\s*(delete|update|insert|merge|with|select|truncate|call|vacuum|analyze|reindex|refresh|do|begin|create|alter|drop|copy|set)\\s' THEN
+	IF job.schedule COLLATE "C" ~* E'^\\s*(delete|update|insert|merge|with|select|truncate|call|vacuum|analyze|reindex|refresh|do|begin|create|alter|drop|copy|set)\\s' THEN
 		RAISE EXCEPTION 'schedule "%" of job "%" is a statement', job.schedule, job.name USING ERRCODE = 'invalid_parameter_value',
 			HINT = 'The second argument is the schedule. Statements to be executed once are the third, sql; one that does a batch is passed by name: batch_sql => ''...''.';
 	END IF;
@@ -349,6 +349,8 @@ AS $$
 DECLARE
 	wrong pg_catalog.text;
 	wanted pg_catalog.text;
+	-- [[:cntrl:]] has the codes from 128 to 159, too, which are letters in WIN866, and parts of them in SQL_ASCII.
+	control constant pg_catalog.text := CASE WHEN pg_catalog.getdatabaseencoding() ~ '^(UTF8|LATIN|ISO)' THEN '[[:cntrl:]]' ELSE E'[\\x01-\\x1f\\x7f]' END;
 BEGIN
 	SELECT a.attname INTO wrong FROM pg_catalog.pg_attribute a WHERE a.attrelid = 'sweep.job_definition'::pg_catalog.regclass AND a.attnotnull
 		AND pg_catalog.to_jsonb(job) -> a.attname = 'null'::pg_catalog.jsonb ORDER BY a.attnum LIMIT 1;
@@ -357,8 +359,8 @@ BEGIN
 			HINT = 'Leave it out to get its default, or to keep what it is.';
 	END IF;
 	SELECT c.message, c.hint INTO wrong, wanted FROM (VALUES
-		(job.name = '' OR pg_catalog.octet_length(job.name) > 63, 'job name "' || job.name || '"', 'A name has 1 to 63 bytes.'),
-		(job.name ~ '[[:cntrl:]]', 'job name with a control character', 'Use printable characters.'),
+		(job.name = '' OR pg_catalog.octet_length(job.name) > 63 AND NOT EXISTS (SELECT FROM sweep.job_definition j WHERE j.name = job.name), 'job name "' || job.name || '"', 'A name has 1 to 63 bytes.'),
+		(job.name ~ control, 'job name with a control character', 'Use printable characters.'),
 		(job.batch_size < 1 OR job.batch_size > 1000000, 'batch_size ' || job.batch_size, 'It must be between 1 and 1000000.'),
 		(job.max_batches < 1, 'max_batches ' || job.max_batches, 'It must be greater than zero, or NULL for no limit.'),
 		(job.max_rows < 1, 'max_rows ' || job.max_rows, 'It must be greater than zero, or NULL for no limit.'),
@@ -389,7 +391,7 @@ BEGIN
 		(job.bucket_recovery < interval '1 s' OR job.bucket_recovery > interval '1 year', 'bucket_recovery ' || job.bucket_recovery,
 			'It must be between one second and one year.'),
 		-- The default is the name of the job, which may have braces if the store is not Redis.
-		((job.bucket_store = 'redis' OR job.bucket_key <> job.name) AND job.bucket_key !~ '^[^{}[:cntrl:]]{1,200}$', 'bucket_key "' || job.bucket_key || '"', 'Use 1 to 200 printable characters, no braces.'),
+		((job.bucket_store = 'redis' OR job.bucket_key <> job.name) AND (job.bucket_key !~ '^[^{}]{1,200}$' OR job.bucket_key ~ control), 'bucket_key "' || job.bucket_key || '"', 'Use 1 to 200 printable characters, no braces.'),
 		(job.buckets_function = 'sweep.range_count' AND job.bucket_store <> 'table', 'bucket_store "' || job.bucket_store || '"', 'Ranges are kept in the table.'),
 		(job.buckets IS NULL AND job.buckets_function IS NOT NULL, 'buckets_function without buckets', 'Say in buckets how many there are at most.'),
 		(job.buckets IS NOT NULL AND job.stop_after >= job.bucket_recovery, 'stop_after ' || job.stop_after || ' of a divided job',

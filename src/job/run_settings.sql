@@ -8,11 +8,11 @@ CREATE FUNCTION sweep._run_meaning(role oid, settings jsonb) RETURNS jsonb
 	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT pg_catalog.jsonb_object_agg(p.name, coalesce(
-			(SELECT j.value FROM pg_catalog.jsonb_each_text(settings) AS j WHERE pg_catalog.lower(j.key) = pg_catalog.lower(p.name) LIMIT 1),
+			(SELECT j.value FROM pg_catalog.jsonb_each_text(settings) AS j WHERE pg_catalog.lower(j.key COLLATE "C") = pg_catalog.lower(p.name COLLATE "C") LIMIT 1),
 			(SELECT pg_catalog.substring(c.entry, '=(.*)$') FROM pg_catalog.pg_db_role_setting s CROSS JOIN LATERAL pg_catalog.unnest(s.setconfig) AS c (entry)
 				WHERE s.setrole IN (0, role) AND s.setdatabase IN (0, (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database()))
-					AND pg_catalog.lower(pg_catalog.split_part(c.entry, '=', 1)) = pg_catalog.lower(p.name) ORDER BY s.setrole = 0, s.setdatabase = 0 LIMIT 1),
-			(SELECT f.setting FROM pg_catalog.pg_file_settings f WHERE pg_catalog.lower(f.name) = pg_catalog.lower(p.name) AND f.applied ORDER BY f.seqno DESC LIMIT 1),
+					AND pg_catalog.lower(pg_catalog.split_part(c.entry, '=', 1) COLLATE "C") = pg_catalog.lower(p.name COLLATE "C") ORDER BY s.setrole = 0, s.setdatabase = 0 LIMIT 1),
+			(SELECT f.setting FROM pg_catalog.pg_file_settings f WHERE pg_catalog.lower(f.name COLLATE "C") = pg_catalog.lower(p.name COLLATE "C") AND f.applied ORDER BY f.seqno DESC LIMIT 1),
 			p.boot_val))
 		FROM pg_catalog.pg_settings p WHERE p.name IN ('search_path', 'transform_null_equals', 'array_nulls', 'DateStyle', 'IntervalStyle', 'TimeZone')
 $$;

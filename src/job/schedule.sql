@@ -57,7 +57,7 @@ BEGIN
 		RAISE EXCEPTION 'name of a time zone is too large: % bytes', pg_catalog.octet_length(name)
 			USING ERRCODE = 'program_limit_exceeded', HINT = 'It may have 255 bytes.';
 	END IF;
-	SELECT z.name INTO known FROM pg_catalog.pg_timezone_names z WHERE pg_catalog.lower(z.name) = pg_catalog.lower(_find_zone.name) LIMIT 1;
+	SELECT z.name INTO known FROM pg_catalog.pg_timezone_names z WHERE pg_catalog.lower(z.name COLLATE "C") = pg_catalog.lower(_find_zone.name COLLATE "C") LIMIT 1;
 	IF known IS NULL THEN
 		posix := pg_catalog.regexp_match(name, '^(?:<[^>]*>|[[:alpha:]]+)?([+-]?)0*([0-9]{1,2})$');
 		RAISE EXCEPTION 'time zone "%" does not exist', name USING ERRCODE = 'invalid_parameter_value',

@@ -16,7 +16,7 @@ CREATE FUNCTION sweep._check_batched_table(role text, relation regclass, word te
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	PERFORM sweep._check_table(role, relation, ARRAY['SELECT', pg_catalog.upper(word)]);
+	PERFORM sweep._check_table(role, relation, ARRAY['SELECT', pg_catalog.upper(word COLLATE "C")]);
 	IF EXISTS (SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 			WHERE c.oid = relation AND (n.nspname ~ '^pg_' OR n.nspname = 'information_schema')) THEN
 		RAISE EXCEPTION '% is a table of the system', relation USING ERRCODE = 'wrong_object_type',
@@ -123,9 +123,9 @@ AS $$
 BEGIN
 	RETURN (SELECT pg_catalog.jsonb_build_object('search_path', coalesce(pg_catalog.string_agg(pg_catalog.quote_ident(u.name), ', ' ORDER BY u.n), ''))
 			FROM pg_catalog.unnest(sweep._caller_search_path()) WITH ORDINALITY AS u (name, n))
-		|| coalesce((SELECT pg_catalog.jsonb_object_agg(CASE pg_catalog.lower(s.key) WHEN 'search_path' THEN 'search_path' ELSE s.key END, s.value)
+		|| coalesce((SELECT pg_catalog.jsonb_object_agg(CASE pg_catalog.lower(s.key COLLATE "C") WHEN 'search_path' THEN 'search_path' ELSE s.key END, s.value)
 			FROM pg_catalog.jsonb_each_text(CASE pg_catalog.jsonb_typeof(settings) WHEN 'object' THEN settings END) AS s
-			WHERE s.value IS NOT NULL AND pg_catalog.lower(s.key) IN ('search_path', 'transform_null_equals', 'array_nulls', 'datestyle', 'intervalstyle', 'timezone')), '{}');
+			WHERE s.value IS NOT NULL AND pg_catalog.lower(s.key COLLATE "C") IN ('search_path', 'transform_null_equals', 'array_nulls', 'datestyle', 'intervalstyle', 'timezone')), '{}');
 END
 $$;
 COMMENT ON FUNCTION sweep._batched_meaning(jsonb) IS 'those settings of the session and of the job that decide the meaning of a statement and differ from the present ones';
@@ -155,7 +155,7 @@ BEGIN
 	PERFORM sweep._check_batched_path(role, parts.written, sweep._job_meaning(role, settings) ->> 'search_path', sweep._batched_meaning(settings) ->> 'search_path');
 	-- In the parts, names of pg_catalog have no schema.
 	key := sweep._run_key(role, target, sweep._found_by(parts), coalesce((SELECT pg_catalog.jsonb_object_agg(s.key, s.value)
-		FROM pg_catalog.jsonb_each(CASE pg_catalog.jsonb_typeof(settings) WHEN 'object' THEN settings END) AS s WHERE pg_catalog.lower(s.key) <> 'search_path'), '{}') || '{"search_path": "pg_catalog"}', sweep._changed_columns(target, parts.sets), word = 'update' AND NOT sweep._repeats(parts));
+		FROM pg_catalog.jsonb_each(CASE pg_catalog.jsonb_typeof(settings) WHEN 'object' THEN settings END) AS s WHERE pg_catalog.lower(s.key COLLATE "C") <> 'search_path'), '{}') || '{"search_path": "pg_catalog"}', sweep._changed_columns(target, parts.sets), word = 'update' AND NOT sweep._repeats(parts));
 	args := args || pg_catalog.jsonb_build_object('key', key.columns, 'serves', key.serves);
 END
 $$;
@@ -210,7 +210,7 @@ DECLARE
 BEGIN
 	parts := sweep._checked_parts(sweep._role_name(role), args ->> 'statement', '{"search_path": "pg_catalog"}', true);
 	IF parts.word <> word OR sweep._table_name(parts.target) IS DISTINCT FROM args ->> 'target' THEN
-		RAISE EXCEPTION 'the statement of the job is no % of %', pg_catalog.upper(word), args ->> 'target' USING ERRCODE = 'invalid_parameter_value',
+		RAISE EXCEPTION 'the statement of the job is no % of %', pg_catalog.upper(word COLLATE "C"), args ->> 'target' USING ERRCODE = 'invalid_parameter_value',
 			HINT = 'Call sweep.batched with the statement, instead of altering the args of a job.';
 	END IF;
 	RETURN parts;
@@ -348,7 +348,7 @@ BEGIN
 	asked.name := coalesce(job.name, 'batched');
 	PERFORM sweep._check_role(caller, asked);
 	-- Dates and days have the time zone of the session that has written the statement.
-	IF job.settings IS NULL OR pg_catalog.jsonb_typeof(job.settings) = 'object' AND NOT EXISTS (SELECT FROM pg_catalog.jsonb_object_keys(job.settings) AS k WHERE pg_catalog.lower(k) = 'timezone') THEN
+	IF job.settings IS NULL OR pg_catalog.jsonb_typeof(job.settings) = 'object' AND NOT EXISTS (SELECT FROM pg_catalog.jsonb_object_keys(job.settings) AS k WHERE pg_catalog.lower(k COLLATE "C") = 'timezone') THEN
 		job.settings := coalesce(job.settings, '{}') || pg_catalog.jsonb_build_object('TimeZone', pg_catalog.current_setting('TimeZone'));
 	END IF;
 	made := sweep._batched_args(job.run_as, statement, job.settings);

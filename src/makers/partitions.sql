@@ -31,7 +31,7 @@ DECLARE
 	parts pg_catalog.text[];
 	is_by_age constant boolean := sweep._is_ranged_by(relation, age_column);
 BEGIN
-	IF pg_catalog.strpos(written || pg_catalog.lower(written), sweep._relation_name(relation)) > 0
+	IF pg_catalog.strpos(written || pg_catalog.lower(written) || pg_catalog.lower(written COLLATE "C"), sweep._relation_name(relation)) > 0
 			AND EXISTS (SELECT FROM pg_catalog.pg_partition_tree(relation) AS t WHERE t.isleaf AND sweep._column_names(t.relid) <> sweep._column_names(relation)) THEN
 		RETURN NULL;
 	END IF;

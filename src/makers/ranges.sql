@@ -61,7 +61,7 @@ CREATE FUNCTION sweep._has_select(fragment text) RETURNS boolean
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	RETURN coalesce(fragment ~* E'\\m(select|table|values)\\M', false);
+	RETURN coalesce(fragment COLLATE "C" ~* E'\\m(select|table|values)\\M', false);
 END
 $$;
 COMMENT ON FUNCTION sweep._has_select(text) IS 'whether a condition, or what is set, may have a sub-select, so that its statements join other tables';
@@ -102,7 +102,7 @@ BEGIN
 	END IF;
 	SELECT pg_catalog.string_agg(c.oid::pg_catalog.regclass::pg_catalog.text, ', ' ORDER BY c.oid::pg_catalog.regclass::pg_catalog.text) INTO candidates
 		FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-		WHERE c.relname = pg_catalog.lower(name) AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname !~ '^pg_';
+		WHERE c.relname = pg_catalog.lower(name COLLATE "C") AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname !~ '^pg_';
 	RAISE EXCEPTION 'table "%" does not exist', name USING ERRCODE = 'undefined_table',
 		HINT = coalesce('Write the name with its schema: ' || candidates || '.', 'Write the name with its schema, for example: app.event.');
 END

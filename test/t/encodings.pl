@@ -1,5 +1,6 @@
 # room: base
-# Only ASCII leaves a database: what names of another encoding are in pg_stat_activity would make it unreadable for all.
+# Databases with other encodings and other letters. Only ASCII leaves a database: what names of another encoding are in
+# pg_stat_activity would make it unreadable for all.
 use strict;
 use warnings;
 
@@ -9,12 +10,14 @@ use Test::More;
 use SweepTest;
 
 my $node = new_cluster('encodings');
-my %encoding = (latin => 'LATIN1', nothing => 'SQL_ASCII', many => 'UTF8');
+my %encoding = (latin => 'LATIN1', nothing => 'SQL_ASCII', many => 'UTF8', japan => 'EUC_JP');
+# A letter of each. That of SQL_ASCII is in WIN866 one, too, and in UTF8 would be a part of one.
+my %letter = (latin => q{E'\351'}, nothing => q{E'\217'}, many => q{E'\303\251'}, japan => q{E'\244\342'});
 
-# A job and a statement that are named caf\xe9 in LATIN1 and in no encoding; the same letter in UTF8.
+# A job and a statement that are named caf and the letter.
 for my $database (sort keys %encoding)
 {
-	my $letter = $database eq 'many' ? q{E'\303\251'} : q{E'\351'};
+	my $letter = $letter{$database};
 
 	$node->safe_psql('postgres', "CREATE DATABASE $database TEMPLATE template0 ENCODING '$encoding{$database}' LC_COLLATE 'C' LC_CTYPE 'C'");
 	SweepTest::prepare_database($node, $database);
@@ -44,6 +47,38 @@ for my $database (sort keys %encoding)
 		"$encoding{$database}: and says what they work on");
 	open_gate($gate);
 	soon($node, q{SELECT count(*) FROM sweep.runs WHERE status = 'succeeded'}, 2, "$encoding{$database}: they do it", $database);
+}
+
+# A dump is read into an encoding in which the name of a job has more than 63 bytes.
+my $name = q{'x' || repeat(} . $letter{japan} . q{, 31)};
+my $dump = PostgreSQL::Test::Utils::tempdir . '/japan.sql';
+
+$node->safe_psql('japan', qq{SET client_encoding = EUC_JP; SELECT sweep.create_job($name, step => 't.note', args => '{"gate": 7}')});
+$node->command_ok(['pg_dump', '--file', $dump, 'japan'], 'a database in EUC_JP is dumped');
+$node->safe_psql('postgres', q{CREATE DATABASE restored TEMPLATE template0 ENCODING 'UTF8' LC_COLLATE 'C' LC_CTYPE 'C'});
+$node->command_ok(['psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-f', $dump, 'restored'], 'and restored in UTF8');
+$node->safe_psql('restored', 'SELECT sweep.resume_all()');
+is($node->safe_psql('restored', q{SELECT octet_length(name) FROM sweep.jobs WHERE name ~ '^x'}), 94, 'a name has become longer');
+my $gate = session($node, database => 'restored');
+$gate->query_safe('SELECT pg_advisory_lock(7)');
+$node->safe_psql('restored', q{SELECT sweep.start(name) FROM sweep.jobs WHERE name ~ '^x'});
+soon($node, q{SELECT count(*), count(*) FILTER (WHERE job = 'x' || repeat(U&'\3082', 20)) FROM sweep.running}, '1|1', 'while it runs, the name is cut between two characters', 'restored');
+$gate->quit;
+soon($node, q{SELECT count(*) FROM sweep.runs WHERE job ~ '^x' AND status = 'succeeded'}, 1, 'it is done', 'restored');
+is($node->safe_psql('restored', q{SELECT sweep.alter_job(name, '{"description": "long"}') FROM sweep.jobs WHERE name ~ '^x'; SELECT description FROM sweep.jobs WHERE name ~ '^x'}),
+	"\nlong", 'and can be altered');
+
+# In Turkish the small letter of I is another one than i.
+SKIP:
+{
+	skip 'this server was built without ICU', 2
+	  if $node->safe_psql('postgres', q{SELECT NOT EXISTS (SELECT FROM pg_collation WHERE collname = 'tr-x-icu')}) eq 't';
+	$node->safe_psql('postgres', q{CREATE DATABASE turkish TEMPLATE template0 ENCODING 'UTF8' LOCALE_PROVIDER icu ICU_LOCALE 'tr-TR' LC_COLLATE 'C' LC_CTYPE 'C'});
+	$node->safe_psql('turkish', 'CREATE EXTENSION pg_sweep; CREATE TABLE public.item (id int PRIMARY KEY, day timestamptz)');
+	is($node->safe_psql('turkish', q{SELECT sweep.create_job('zone', sql => 'SELECT 1', timezone => 'EUROPE/istanbul'); SELECT timezone FROM sweep.job}),
+		"\nEurope/Istanbul", 'Turkish: a time zone in other letters');
+	is($node->safe_psql('turkish', q{SELECT sweep.batched('UPDATE public.item SET day = ''2026-01-01 00:00'' WHERE day IS NULL', settings => '{"TIMEZONE": "Asia/Tokyo"}', keep_job => true);
+			SELECT settings FROM sweep.job WHERE name ~ '^update'}), qq{1\n{"TIMEZONE": "Asia/Tokyo"}}, 'Turkish: a setting in other letters');
 }
 $node->stop;
 done_testing();
