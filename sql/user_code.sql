@@ -266,6 +266,22 @@ SET client_min_messages = warning;
 SELECT timezone, stop_after, timeout, jitter, on_start, args FROM sweep.job WHERE name = 'intruder settings';
 SELECT job, status, stop_reason FROM sweep.runs WHERE job = 'intruder settings';
 
+-- ---------------------------------------------------------------- types of the keys of a copy
+-- Keys of different types are compared by casts of the intruder, which take a null, too.
+CREATE TYPE intruder.word AS ENUM ('a');
+CREATE TYPE intruder.letter AS ENUM ('a');
+CREATE FUNCTION intruder.to_letter(intruder.word) RETURNS intruder.letter LANGUAGE plpgsql AS $$ BEGIN PERFORM intruder.caught('cast'); RETURN 'a'; END $$;
+CREATE FUNCTION intruder.to_text(intruder.word) RETURNS text LANGUAGE plpgsql AS $$ BEGIN PERFORM intruder.caught('cast'); RETURN 'a'; END $$;
+CREATE FUNCTION intruder.to_text(intruder.letter) RETURNS text LANGUAGE plpgsql AS $$ BEGIN PERFORM intruder.caught('cast'); RETURN 'a'; END $$;
+CREATE CAST (intruder.word AS intruder.letter) WITH FUNCTION intruder.to_letter(intruder.word) AS IMPLICIT;
+CREATE CAST (intruder.word AS text) WITH FUNCTION intruder.to_text(intruder.word) AS IMPLICIT;
+CREATE CAST (intruder.letter AS text) WITH FUNCTION intruder.to_text(intruder.letter) AS IMPLICIT;
+CREATE TABLE intruder.words (key intruder.word PRIMARY KEY);
+CREATE TABLE intruder.letters (key intruder.letter PRIMARY KEY);
+SELECT sweep.create_copy('intruder.words', 'intruder.letters', with_changes => true, name => 'intruder copy', schedule => '@daily', paused => true);
+DROP TABLE intruder.words, intruder.letters;
+DROP TYPE intruder.word, intruder.letter CASCADE;
+
 -- ---------------------------------------------------------------- a superuser's session lends its rights to no job
 \c - :superuser
 SET client_min_messages = warning;

@@ -347,7 +347,7 @@ $$;
 COMMENT ON FUNCTION sweep._check_acting(oid, regclass, regclass) IS 'raises unless a role acts for the owners of both tables and sees all of their rows, and no foreign key refers to the copy';
 
 CREATE FUNCTION sweep._check_follows(job sweep.job_definition, source regclass, target regclass, key text[]) RETURNS void
-	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	role constant pg_catalog.oid := sweep._role_oid(job.run_as);
@@ -382,11 +382,12 @@ BEGIN
 		RAISE EXCEPTION '% has no unique index that begins with (%)', target, pg_catalog.array_to_string(key, ', ') USING ERRCODE = 'object_not_in_prerequisite_state',
 			DETAIL = 'Its columns must be NOT NULL and columns of the source.', HINT = pg_catalog.format('ALTER TABLE %s ADD PRIMARY KEY (%s);', target, pg_catalog.array_to_string(key, ', '));
 	END IF;
+	-- Analysed and not executed, as the role of the job: a comparison of types of users calls their casts.
 	BEGIN
-		EXECUTE (SELECT pg_catalog.string_agg(pg_catalog.format('SELECT NULL::%1$s OPERATOR(pg_catalog.=) NULL::%2$s FROM (SELECT NULL::%2$s EXCEPT SELECT NULL::%1$s) AS e', pg_catalog.format_type(sweep._base_type(n.atttypid), NULL),
-				pg_catalog.format_type(sweep._base_type(a.atttypid), NULL)), ' UNION ALL ')
+		PERFORM sweep._check_fragment(job.run_as, (SELECT pg_catalog.format('DELETE FROM %s WHERE $1 IS NOT NULL AND %s', sweep._table_name(target), pg_catalog.string_agg(pg_catalog.format(
+				'EXISTS (SELECT NULL::%2$s EXCEPT SELECT NULL::%1$s) AND NULL::%1$s OPERATOR(pg_catalog.=) NULL::%2$s', sweep._type_name(sweep._base_type(n.atttypid), -1), sweep._type_name(sweep._base_type(a.atttypid), -1)), ' AND '))
 			FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_attribute n ON n.attrelid = target AND n.attname = a.attname
-			WHERE a.attrelid = source AND a.attname = ANY (key));
+			WHERE a.attrelid = source AND a.attname = ANY (key)), job.settings);
 	EXCEPTION WHEN undefined_function OR datatype_mismatch THEN
 		RAISE EXCEPTION 'keys of % cannot be compared with those of %', target, source USING ERRCODE = 'datatype_mismatch', DETAIL = SQLERRM || '.',
 			HINT = pg_catalog.format('Rows that change are found by their keys: (%s) must be of types that compare, as int and bigint do.', pg_catalog.array_to_string(key, ', '));
