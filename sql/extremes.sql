@@ -41,6 +41,25 @@ SELECT sweep._follow_share(1500003, false, 'max_batches', 0, 2, '0') IS NOT NULL
 SELECT count(*) FROM sweep.runs WHERE job LIKE 'extremes%';
 ROLLBACK;
 
+-- statistics, which the owner of a table can store since version 18
+CREATE TABLE extremes.aged (id int PRIMARY KEY, at timestamptz NOT NULL);
+CREATE INDEX ON extremes.aged (at);
+INSERT INTO extremes.aged SELECT n, now() - n * interval '1 day' FROM generate_series(1, 100) AS n;
+ANALYZE extremes.aged;
+SELECT sweep.create_retention('extremes.aged', 'at', '0', name => 'extremes', schedule => '@yearly', paused => true, replace => true);
+BEGIN;
+UPDATE pg_class SET reltuples = '3e38' WHERE oid = 'extremes.aged'::regclass;
+SELECT overdue_rows FROM sweep.retentions WHERE job = 'extremes';
+UPDATE pg_class SET reltuples = 'NaN' WHERE oid = 'extremes.aged'::regclass;
+SELECT overdue_rows FROM sweep.retentions WHERE job = 'extremes';
+UPDATE pg_class SET reltuples = 'Infinity' WHERE oid = 'extremes.aged'::regclass;
+UPDATE pg_statistic SET stanullfrac = '-Infinity' WHERE starelid = 'extremes.aged'::regclass;
+SELECT overdue_rows FROM sweep.retentions WHERE job = 'extremes';
+UPDATE pg_statistic SET stanullfrac = '3e38' WHERE starelid = 'extremes.aged'::regclass;
+SELECT overdue_rows FROM sweep.retentions WHERE job = 'extremes';
+ROLLBACK;
+SELECT overdue_rows FROM sweep.retentions WHERE job = 'extremes';
+
 -- queues and consumers
 SELECT sweep.create_queue('extremes');
 INSERT INTO sweep.queue_message (queue_id, sent_at, payload) SELECT queue_id, at, '1' FROM sweep.queue, unnest('{infinity,-infinity,4714-11-24 BC 00:00Z,294276-12-31 23:59:59.999999Z}'::timestamptz[]) AS at WHERE name = 'extremes';

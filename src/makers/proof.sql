@@ -166,7 +166,7 @@ BEGIN
 	IF parts > 1 AND below > 0 THEN
 		older := older + (1 - nulls - coalesce((SELECT pg_catalog.sum(f) FROM pg_catalog.unnest(frequencies) AS f), 0)) * CASE WHEN below = parts THEN 1 ELSE (below - 0.5) / (parts - 1) END;
 	END IF;
-	RETURN older;
+	RETURN greatest(least(older, 1), 0);
 EXCEPTION WHEN OTHERS THEN
 	RETURN NULL;
 END
