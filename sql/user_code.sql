@@ -299,5 +299,6 @@ SELECT sweep.drop_job(name) FROM sweep.job WHERE name LIKE 'intruder%';
 DELETE FROM sweep.run_live WHERE job LIKE 'intruder%';
 DELETE FROM sweep.run_history WHERE job LIKE 'intruder%';
 DELETE FROM sweep.once_key WHERE role = 'regress_sweep_intruder';
+REVOKE sweep_client FROM sweep_operator;
 DROP OWNED BY regress_sweep_intruder;
 DROP ROLE regress_sweep_intruder;
