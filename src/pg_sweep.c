@@ -11,7 +11,6 @@
 
 #include "api/utility.h"
 #include "base/compat.h"
-#include "base/consumer_shared.h"
 #include "base/lock.h"
 #include "base/settings.h"
 #include "base/shared.h"
@@ -55,7 +54,6 @@ request_memory(void)
 		previous_request_hook();
 	sweep_shared_request();
 	sweep_queue_request_memory();
-	sweep_consumer_shared_request();
 }
 
 static void
@@ -66,6 +64,5 @@ initialize_memory(void)
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	sweep_shared_initialize();
 	sweep_queue_initialize_memory();
-	sweep_consumer_shared_initialize();
 	LWLockRelease(AddinShmemInitLock);
 }

@@ -215,7 +215,7 @@ clear_database(Oid database, const char *name, bool force)
 	sweep_shared_wake(scheduler);
 	sweep_consumer_shared_dismiss(database, -1, PG_INT32_MAX);
 	ConditionVariablePrepareToSleep(&shared->changed);
-	while ((scheduler_is_there(database) || sweep_consumer_shared_any(database)) && sweep_monotonic_us() < deadline_us)
+	while ((scheduler_is_there(database) || sweep_consumer_shared_any(database, false)) && sweep_monotonic_us() < deadline_us)
 		(void) ConditionVariableTimedSleep(&shared->changed, LEAVE_TIMEOUT_MS / 10, sweep_wait_event(SWEEP_WAIT_IDLE));
 	ConditionVariableCancelSleep();
 }
@@ -237,7 +237,7 @@ ask_to_leave(Oid database, bool force, ProcNumber *scheduler)
 	{
 		SweepSlot  *slot = &shared->slots[i];
 
-		if (slot->database != database)
+		if (slot->database != database || slot->consumer_id != 0)
 			continue;
 		/* Frees a slot that is only wanted; the scheduler that finds this run next may claim another one for it. */
 		if (slot->state == SLOT_WANTED)

@@ -13,7 +13,6 @@
 #include "storage/proc.h"
 #include "utils/builtins.h"
 
-#include "base/consumer_shared.h"
 #include "base/processes.h"
 #include "base/shared.h"
 
@@ -108,7 +107,6 @@ count(Oid role, SweepUse *use)
 	int			free = count_free();
 
 	memset(use, 0, sizeof(*use));
-	free -= sweep_consumer_shared_add_use(role, use);
 	for (int i = 0; i < sweep_shared_database_count(); i++)
 		free -= sweep_shared_database(i)->state == DATABASE_STARTING;
 	for (int i = 0; i < shared->slot_count; i++)

@@ -3,7 +3,7 @@
  *		The share of a resource that one role or one database may use.
  *
  * Slots of runs, processes of consumers, claimed messages and queues in use are shared by the whole cluster, so one
- * role could take all of them. The file of each resource (shared.c, consumer_shared.c, queue/lease.c,
+ * role could take all of them. The file of each resource (shared.c, queue/lease.c,
  * queue/slot_pool.c) counts its use and asks here whether one more is allowed.
  *
  * Whether a role is limited is looked up in the catalogues. The answer is needed for every message that is sent, and

@@ -1,8 +1,10 @@
 /*
  * running.c
- *		SQL function that shows the runs in progress of this database.
+ *		SQL functions about the runs in progress and the processes of consumers in this database.
  */
 #include "postgres.h"
+
+#include <signal.h>
 
 #include "fmgr.h"
 #include "funcapi.h"
@@ -17,10 +19,13 @@ static const char *const phase_names[] = {"starting", "lock", "estimate", "step"
 
 StaticAssertDecl(lengthof(phase_names) == PHASE_ENDING + 1, "every phase has a name");
 
-static bool copy_run(SweepSlot *slot, SweepSlot *run);
+static Datum put_slots(FunctionCallInfo fcinfo, bool consumers);
 static void put_run(ReturnSetInfo *result, const SweepSlot *run);
+static void put_process(ReturnSetInfo *result, const SweepSlot *slot);
 
 PG_FUNCTION_INFO_V1(sweep_shared_running);
+PG_FUNCTION_INFO_V1(sweep_consumer_shared_list);
+PG_FUNCTION_INFO_V1(sweep_shared_signal_cancel);
 
 /*
  * SQL: sweep._running() RETURNS SETOF record: one row per run in progress in this database. Source of
@@ -29,33 +34,42 @@ PG_FUNCTION_INFO_V1(sweep_shared_running);
 Datum
 sweep_shared_running(PG_FUNCTION_ARGS)
 {
+	return put_slots(fcinfo, false);
+}
+
+/*
+ * SQL: sweep._consumer_processes() RETURNS SETOF record: source of sweep.consumers. Every role may call it, so it
+ * shows a role only the rows that the view would show: an error may contain parts of a message.
+ */
+Datum
+sweep_consumer_shared_list(PG_FUNCTION_ARGS)
+{
+	return put_slots(fcinfo, true);
+}
+
+/*
+ * The right is looked up without the lock, because that reads tables, which a session may have locked, and all other processes would
+ * have to wait.
+ */
+static Datum
+put_slots(FunctionCallInfo fcinfo, bool consumers)
+{
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	SweepSlot  *slot = palloc(sizeof(SweepSlot));
 
 	InitMaterializedSRF(fcinfo, 0);
 	for (int i = 0; sweep_shared_exists() && i < sweep_shared()->slot_count; i++)
 	{
-		SweepSlot	run;
-
-		if (copy_run(&sweep_shared()->slots[i], &run) && (sweep_role_acts_for(GetUserId(), run.role) || sweep_role_sees_all(GetUserId())))
-			put_run(result, &run);
+		if (!sweep_shared_look(i, slot) || (slot->consumer_id != 0) != consumers ||
+			(slot->state != SLOT_RUNNING && (slot->state != SLOT_STARTING || consumers)) ||
+			!(sweep_role_acts_for(GetUserId(), slot->role) || sweep_role_sees_all(GetUserId())))
+			continue;
+		if (consumers)
+			put_process(result, slot);
+		else
+			put_run(result, slot);
 	}
 	return (Datum) 0;
-}
-
-/*
- * Copies a slot; false unless it has a run of this database that the caller may see. The right is looked up without the
- * lock, because that reads tables, which a session may have locked, and all other processes would have to wait. The
- * definition is not copied, because it is not shown.
- */
-static bool
-copy_run(SweepSlot *slot, SweepSlot *run)
-{
-	sweep_shared_lock(LW_SHARED);
-	SpinLockAcquire(&slot->mutex);
-	memcpy(run, slot, offsetof(SweepSlot, definition_size));
-	SpinLockRelease(&slot->mutex);
-	sweep_shared_unlock();
-	return (run->state == SLOT_STARTING || run->state == SLOT_RUNNING) && run->database == MyDatabaseId;
 }
 
 static void
@@ -75,4 +89,46 @@ put_run(ReturnSetInfo *result, const SweepSlot *run)
 	};
 
 	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+}
+
+static void
+put_process(ReturnSetInfo *result, const SweepSlot *slot)
+{
+	Datum		values[] = {
+		Int32GetDatum(slot->consumer_id), Int32GetDatum(slot->pid), Int64GetDatum(slot->handled), Int64GetDatum(slot->failed),
+		TimestampTzGetDatum(slot->live.started_at), CStringGetTextDatum(slot->last_error)
+	};
+	bool		nulls[lengthof(values)] = {[5] = slot->last_error[0] == '\0'};
+
+	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+}
+
+/* SQL: sweep._signal_cancel(run_id bigint) RETURNS boolean: false when no process runs it */
+Datum
+sweep_shared_signal_cancel(PG_FUNCTION_ARGS)
+{
+	int64		run_id = PG_GETARG_INT64(0);
+	bool		found = false;
+
+	if (!sweep_shared_exists())
+		PG_RETURN_BOOL(false);
+
+	/*
+	 * The signal is sent under the lock, which the process must take to give the slot back, so the signal cannot
+	 * interrupt anything that the process does later.
+	 */
+	sweep_shared_lock(LW_EXCLUSIVE);
+	for (int i = 0; i < sweep_shared()->slot_count && !found; i++)
+	{
+		SweepSlot  *slot = &sweep_shared()->slots[i];
+
+		found = sweep_shared_has_run(slot) && slot->run_id == run_id && (slot->state == SLOT_RUNNING || slot->state == SLOT_STARTING);
+		if (!found)
+			continue;
+		pg_atomic_fetch_or_u32(&slot->stop_request, SWEEP_STOP_REQUEST_CANCEL);
+		if (slot->pid != 0)
+			kill(slot->pid, SIGINT);
+	}
+	sweep_shared_unlock();
+	PG_RETURN_BOOL(found);
 }

@@ -3,18 +3,16 @@
  *		Shared memory of the processes of pg_sweep.
  *
  * Everything in SweepShared is guarded by one LWLock, except the progress of a slot (its own spinlock,
- * written once per batch by the run, copied by readers) and the atomics. There are no pointers in it: a process is
+ * written once per batch or transaction by its process, copied by readers) and the atomics. There are no pointers in it: a process is
  * identified by its pid and proc number, and a slot that is used again has a new generation.
  *
- * The table of slots has room for as many background runs as there can be workers and for some sessions that
- * CALL sweep.run; a session that finds no slot performs its run, which is only not shown. Each kind uses any, up to its number.
+ * The table of slots has room for as many background runs and consumers as there can be workers and for some sessions that
+ * CALL sweep.run; a session that finds no slot performs its run nevertheless, which is only not shown. All kinds use
+ * any free slot, but each kind only as many as its number.
  */
 #include "postgres.h"
 
-#include <signal.h>
-
 #include "common/hashfn.h"
-#include "fmgr.h"
 #include "mb/pg_wchar.h"
 #include "storage/latch.h"
 #include "storage/lwlock.h"
@@ -30,16 +28,14 @@
 static SweepShared *shared = NULL;
 static LWLock *shared_lock = NULL;
 
+static SweepRefusal check_quota(const SweepClaimant *claimant);
 static bool find_free_slot(const SweepClaimant *claimant, SweepSlot **slot);
-static SweepSlot *find_run(int64 run_id);
 static void set_run(SweepSlot *slot, int64 run_id);
 static int	room_for_runs(bool preferred);
 static void tell_of_end(SweepDatabase *entry);
-static void count_slots(bool worker, Oid role, SweepUse *use);
+static void count_slots(const SweepClaimant *claimant, SweepUse *use);
 static Size databases_offset(void);
 static Size memory_size(void);
-
-PG_FUNCTION_INFO_V1(sweep_shared_signal_cancel);
 
 void
 sweep_shared_request(void)
@@ -108,36 +104,41 @@ sweep_shared_claim(const SweepClaimant *claimant, SweepRefusal *refusal)
 {
 	bool		worker = claimant->worker;
 	SweepSlot  *slot;
-	SweepUse	use;
 
 	*refusal = REFUSED_NOT;
-	if (find_free_slot(claimant, &slot))
-	{
-		count_slots(worker, claimant->role, &use);
-		*refusal = sweep_quota_check(&use, worker ? sweep_max_running_jobs : SESSION_SLOTS, claimant->unlimited);
-		if (*refusal == REFUSED_NOT && worker && use.all >= room_for_runs(claimant->preferred))
-			*refusal = REFUSED_RESERVED;
-		if (*refusal == REFUSED_NOT && slot == NULL)
-			*refusal = REFUSED_ALL;
-		if (*refusal != REFUSED_NOT)
-			slot = NULL;
-	}
-	if (slot != NULL)
-	{
-		if (slot->state == SLOT_FREE)
-			slot->procno = worker ? INVALID_PROC_NUMBER : MyProcNumber;
-		slot->state = worker ? SLOT_STARTING : SLOT_RUNNING;
-		slot->handed_over = slot->waits_on = slot->launched = false;
-		slot->worker = worker;
-		slot->generation = ++shared->generation;
-		slot->database = MyDatabaseId;
-		slot->role = claimant->role;
-		slot->pid = worker ? 0 : MyProcPid;
-		/* It may be longer if it had fewer bytes in the encoding of the database from which it was restored. */
-		strlcpy(slot->job, claimant->job, pg_mbcliplen(claimant->job, strlen(claimant->job), sizeof(slot->job) - 1) + 1);
-		set_run(slot, claimant->run_id);
-	}
+	if (!find_free_slot(claimant, &slot))
+		return NULL;
+	*refusal = check_quota(claimant);
+	if (*refusal == REFUSED_NOT && slot == NULL)
+		*refusal = REFUSED_ALL;
+	if (*refusal != REFUSED_NOT)
+		return NULL;
+	if (slot->state == SLOT_FREE)
+		slot->procno = worker ? INVALID_PROC_NUMBER : MyProcNumber;
+	slot->state = worker ? SLOT_STARTING : SLOT_RUNNING;
+	slot->handed_over = slot->waits_on = slot->launched = false;
+	slot->worker = worker;
+	slot->generation = ++shared->generation;
+	slot->database = MyDatabaseId;
+	slot->role = claimant->role;
+	slot->consumer_id = claimant->consumer_id;
+	slot->pid = worker ? 0 : MyProcPid;
+	/* It may be longer if it had fewer bytes in the encoding of the database from which it was restored. */
+	strlcpy(slot->job, claimant->job, pg_mbcliplen(claimant->job, strlen(claimant->job), sizeof(slot->job) - 1) + 1);
+	set_run(slot, claimant->run_id);
 	return slot;
+}
+
+static SweepRefusal
+check_quota(const SweepClaimant *claimant)
+{
+	bool		run = claimant->worker && claimant->consumer_id == 0;
+	SweepUse	use;
+	SweepRefusal refusal;
+
+	count_slots(claimant, &use);
+	refusal = sweep_quota_check(&use, run ? sweep_max_running_jobs : claimant->worker ? sweep_max_consumers : SESSION_SLOTS, claimant->unlimited);
+	return refusal == REFUSED_NOT && run && use.all >= room_for_runs(claimant->preferred) ? REFUSED_RESERVED : refusal;
 }
 
 static void
@@ -151,6 +152,8 @@ set_run(SweepSlot *slot, int64 run_id)
 	pg_atomic_write_u64(&slot->timeout_deadline_us, 0);
 	slot->reminders = 0;
 	memset(&slot->live, 0, sizeof(slot->live));
+	slot->handled = slot->failed = 0;
+	slot->last_error[0] = '\0';
 }
 
 void
@@ -212,26 +215,25 @@ sweep_shared_database(int index)
 	return (SweepDatabase *) ((char *) shared + databases_offset()) + index;
 }
 
-/* False when the run has a slot already, or its scheduler is to leave. A slot with an idle worker of the role is preferred. */
+/* False when the run has a slot already, or is kept for a follower, or its scheduler is to leave. A slot with an idle worker of the role is preferred. */
 static bool
 find_free_slot(const SweepClaimant *claimant, SweepSlot **free_slot)
 {
 	const SweepDatabase *entry = claimant->worker ? sweep_shared_find_database(MyDatabaseId) : NULL;
+	bool		run = claimant->consumer_id == 0;
 
 	*free_slot = NULL;
-	if (find_run(claimant->run_id) != NULL || (entry != NULL && entry->leave))
-		return false;
 	for (int i = 0; i < shared->slot_count; i++)
 	{
 		SweepSlot  *slot = &shared->slots[i];
-		bool		idle = slot->state == SLOT_IDLE && slot->database == MyDatabaseId && slot->role == claimant->role && claimant->worker;
+		bool		idle = slot->state == SLOT_IDLE && slot->database == MyDatabaseId && slot->role == claimant->role && claimant->worker && run;
 
-		if (idle || (slot->state == SLOT_FREE && *free_slot == NULL))
+		if (run && sweep_shared_has_run(slot) && (slot->run_id == claimant->run_id || slot->follower == claimant->run_id))
+			return false;
+		if ((idle && (*free_slot == NULL || (*free_slot)->state == SLOT_FREE)) || (slot->state == SLOT_FREE && *free_slot == NULL))
 			*free_slot = slot;
-		if (idle)
-			break;
 	}
-	return true;
+	return entry == NULL || !entry->leave;
 }
 
 /* At least one slot is left for runs without preference, whatever is reserved. */
@@ -241,36 +243,20 @@ room_for_runs(bool preferred)
 	return preferred ? sweep_max_running_jobs : Max(sweep_max_running_jobs - sweep_reserved_workers, 1);
 }
 
-/* The slot of a run in this database, or the slot that is kept for the run as a follower, or NULL; the caller has the lock. */
-static SweepSlot *
-find_run(int64 run_id)
-{
-	for (int i = 0; i < shared->slot_count; i++)
-	{
-		SweepSlot  *slot = &shared->slots[i];
-
-		if (sweep_shared_has_run(slot) && (slot->run_id == run_id || slot->follower == run_id))
-			return slot;
-	}
-	return NULL;
-}
-
-/* Counts the slots of background runs, or those of sessions. */
+/* Counts the slots of the claimant's kind: background runs, consumers or sessions. */
 static void
-count_slots(bool worker, Oid role, SweepUse *use)
+count_slots(const SweepClaimant *claimant, SweepUse *use)
 {
 	memset(use, 0, sizeof(*use));
 	for (int i = 0; i < shared->slot_count; i++)
 	{
 		const SweepSlot *slot = &shared->slots[i];
 
-		if (!sweep_shared_is_claimed(slot) || slot->worker != worker)
+		if (!sweep_shared_is_claimed(slot) || slot->worker != claimant->worker || (slot->consumer_id == 0) != (claimant->consumer_id == 0))
 			continue;
 		use->all++;
-		if (slot->role == role)
-			use->of_role++;
-		if (slot->database == MyDatabaseId)
-			use->of_database++;
+		use->of_role += slot->role == claimant->role;
+		use->of_database += slot->database == MyDatabaseId;
 	}
 }
 
@@ -278,7 +264,20 @@ void
 sweep_shared_unclaim(SweepSlot *slot)
 {
 	/* After a successful sweep.cancel the run must be recorded as not begun. */
-	slot->state = pg_atomic_read_u32(&slot->stop_request) == 0 ? SLOT_FREE : SLOT_UNOPENED;
+	slot->state = slot->consumer_id != 0 || pg_atomic_read_u32(&slot->stop_request) == 0 ? SLOT_FREE : SLOT_UNOPENED;
+}
+
+bool
+sweep_shared_look(int index, SweepSlot *copy)
+{
+	if (index < 0 || index >= shared->slot_count)
+		return false;
+	sweep_shared_lock(LW_SHARED);
+	SpinLockAcquire(&shared->slots[index].mutex);
+	memcpy(copy, &shared->slots[index], sizeof(*copy));
+	SpinLockRelease(&shared->slots[index].mutex);
+	sweep_shared_unlock();
+	return copy->state != SLOT_FREE && copy->database == MyDatabaseId;
 }
 
 bool
@@ -353,7 +352,7 @@ sweep_shared_room_for_runs(Oid role, bool unlimited)
 {
 	SweepUse	use;
 
-	count_slots(true, role, &use);
+	count_slots(&(SweepClaimant) {.worker = true, .role = role}, &use);
 	return Min(sweep_quota_room(&use, sweep_max_running_jobs, unlimited), Max(room_for_runs(false) - use.all, 0));
 }
 
@@ -361,13 +360,8 @@ SweepRefusal
 sweep_shared_refuses_run(Oid role, bool unlimited, bool preferred)
 {
 	const SweepDatabase *entry = sweep_shared_find_database(MyDatabaseId);
-	SweepUse	use;
-	SweepRefusal refusal;
+	SweepRefusal refusal = check_quota(&(SweepClaimant) {.worker = true, .role = role, .unlimited = unlimited, .preferred = preferred});
 
-	count_slots(true, role, &use);
-	refusal = sweep_quota_check(&use, sweep_max_running_jobs, unlimited);
-	if (refusal == REFUSED_NOT && use.all >= room_for_runs(preferred))
-		refusal = REFUSED_RESERVED;
 	/* Only the scheduler knows whether processes are missing; without a scheduler, the launcher. */
 	if (refusal == REFUSED_NOT && (entry != NULL ? entry->short_of == REFUSED_PROCESSES : shared->line || shared->left_short))
 		refusal = REFUSED_PROCESSES;
@@ -457,33 +451,6 @@ sweep_shared_set(bool *flag, bool value)
 	sweep_shared_lock(LW_EXCLUSIVE);
 	*flag = value;
 	sweep_shared_unlock();
-}
-
-/* SQL: sweep._signal_cancel(run_id bigint) RETURNS boolean: false when no process runs it */
-Datum
-sweep_shared_signal_cancel(PG_FUNCTION_ARGS)
-{
-	SweepSlot  *slot;
-	bool		found;
-
-	if (shared == NULL)
-		PG_RETURN_BOOL(false);
-
-	/*
-	 * The signal is sent under the lock, which the process must take to give the slot back, so the signal cannot
-	 * interrupt anything that the process does later.
-	 */
-	sweep_shared_lock(LW_EXCLUSIVE);
-	slot = find_run(PG_GETARG_INT64(0));
-	found = slot != NULL && slot->run_id == PG_GETARG_INT64(0) && (slot->state == SLOT_RUNNING || slot->state == SLOT_STARTING);
-	if (found)
-	{
-		pg_atomic_fetch_or_u32(&slot->stop_request, SWEEP_STOP_REQUEST_CANCEL);
-		if (slot->pid != 0)
-			kill(slot->pid, SIGINT);
-	}
-	sweep_shared_unlock();
-	PG_RETURN_BOOL(found);
 }
 
 static Size

@@ -1,6 +1,6 @@
 /*
  * shared.h
- *		Shared memory: one entry per scheduler, one slot per run in progress.
+ *		Shared memory: one entry per scheduler, one slot per run in progress and per process of a consumer.
  *
  * Without a preloaded library there is no shared memory: then sweep_shared_exists() is false, a run works with a slot
  * of its own process, and no other process sees its progress.
@@ -25,8 +25,9 @@
 
 #define SWEEP_JOB_NAME_SIZE 64
 #define SWEEP_DEFINITION_SIZE 4096
+#define SWEEP_CONSUMER_ERROR_SIZE 512
 
-/* Reasons for a request to stop a run, as bits. */
+/* Reasons for a request to stop a run, as bits. A consumer is only requested to leave after its turn. */
 #define SWEEP_STOP_REQUEST_CANCEL	0x01
 #define SWEEP_STOP_REQUEST_TIMEOUT	0x02
 
@@ -79,6 +80,7 @@ typedef struct SweepSlot
 	Oid			database;
 	Oid			role;			/* of the job */
 	int64		run_id;
+	int32		consumer_id;	/* 0 = the slot is that of a run; the states of a consumer are free, starting, running */
 	int64		follower;		/* run that this process performs next; 0 = none */
 	int			pid;			/* 0 until the process is attached */
 	ProcNumber	procno;			/* of the process; INVALID_PROC_NUMBER until then, except for a reused worker */
@@ -87,16 +89,23 @@ typedef struct SweepSlot
 	bool		waits_on;		/* the idle worker has ended before it took the run, which goes on waiting */
 	int64		claimed_us;
 	char		job[SWEEP_JOB_NAME_SIZE];
-	/* Set by any process, read by the run. */
+	/* Set by any process, read by the run, or by the consumer between two turns. */
 	pg_atomic_uint32 stop_request;
 	/* CLOCK_MONOTONIC in microseconds at which the timeout has passed; 0 = never. */
 	pg_atomic_uint64 timeout_deadline_us;
 	int			reminders;		/* requests to end since then; only the launcher counts them */
 	slock_t		mutex;
-	SweepLiveProgress live;
+	SweepLiveProgress live;		/* of a consumer only started_at */
+	/* The columns of sweep.consumers, see last_error; guarded by the mutex. */
+	int64		handled;
+	int64		failed;
 	/* Written before the worker is registered, read by the worker, see definition.c; size 0 = the definition did not fit. */
 	Size		definition_size;
-	char		definition[SWEEP_DEFINITION_SIZE];
+	union
+	{
+		char		definition[SWEEP_DEFINITION_SIZE];
+		char		last_error[SWEEP_CONSUMER_ERROR_SIZE];
+	};
 } SweepSlot;
 
 typedef enum SweepDatabaseState
@@ -164,7 +173,7 @@ extern SweepShared *sweep_shared(void);
 extern void sweep_shared_lock(LWLockMode mode);
 extern void sweep_shared_unlock(void);
 
-/* The run that a slot is claimed for. */
+/* The run or the consumer that a slot is claimed for. */
 typedef struct SweepClaimant
 {
 	Oid			role;			/* of the job */
@@ -172,12 +181,13 @@ typedef struct SweepClaimant
 	bool		worker;			/* in the background, not in a session */
 	bool		preferred;		/* its priority is above 0: it may use reserved slots */
 	int64		run_id;
-	const char *job;
+	int32		consumer_id;	/* 0 = a run */
+	const char *job;			/* or queue */
 } SweepClaimant;
 
 /*
- * Claims a slot for a run of this database. Background runs are bounded by pg_sweep.max_running_jobs and
- * sessions by their own number, so that neither can take the slots of the other. NULL when no slot is left (*refusal says
+ * Claims a slot for a run or a consumer of this database. Background runs are bounded by pg_sweep.max_running_jobs, consumers by
+ * pg_sweep.max_consumers, and sessions by their own number, so that none can take the slots of the others. NULL when no slot is left (*refusal says
  * why), and also when the run has a slot already, or the scheduler is to leave. If the slot has a proc number, it has an
  * idle worker. The caller has the lock.
  */
@@ -190,12 +200,12 @@ extern void sweep_shared_unclaim(SweepSlot *slot);
 extern bool sweep_shared_attach(SweepSlot *slot, uint64 generation);
 
 /*
- * Frees the slot and wakes the processes that wait for a run to end. "opened": the run had begun; "stays": the worker of that
- * run waits for another one.
+ * Frees the slot and wakes the processes that wait for a run or a consumer to end. "opened": the run had begun; "stays": the worker
+ * of that run waits for another one.
  */
 extern void sweep_shared_release(SweepSlot *slot, bool opened, bool stays);
 
-/* Called when a run in the database has ended, or (InvalidOid) a scheduler has left. Wakes the processes that wait for that. */
+/* Called when a run or a consumer in the database has ended, or (InvalidOid) a scheduler has left. Wakes the processes that wait for that. */
 extern void sweep_shared_note_end(Oid database);
 
 /* Keeps the next share for the process of the slot; called before other processes can see that run. 0: any process may have it. */
@@ -204,7 +214,10 @@ extern void sweep_shared_keep_follower(SweepSlot *slot, int64 run_id);
 /* Ends the run of the slot and gives the slot to its follower, which must exist; false when other runs or databases wait for a process. */
 extern bool sweep_shared_go_on(SweepSlot *slot);
 
-/* Whether the slot has a run that is in progress or is to begin; the caller has the lock. */
+/* Copies the slot of a run or a consumer; false when this database does not use it, or there is no slot of that number. */
+extern bool sweep_shared_look(int index, SweepSlot *copy);
+
+/* Whether the slot has a run or a consumer that is in progress or is to begin; the caller has the lock. */
 static inline bool
 sweep_shared_is_claimed(const SweepSlot *slot)
 {
@@ -215,7 +228,7 @@ sweep_shared_is_claimed(const SweepSlot *slot)
 static inline bool
 sweep_shared_has_run(const SweepSlot *slot)
 {
-	return slot->state != SLOT_FREE && slot->state != SLOT_IDLE && slot->database == MyDatabaseId;
+	return slot->state != SLOT_FREE && slot->state != SLOT_IDLE && slot->consumer_id == 0 && slot->database == MyDatabaseId;
 }
 
 /* The number of further runs without preference that pg_sweep.max_running_jobs allows, and the limit that refuses a run. The caller has the lock. */

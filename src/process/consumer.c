@@ -49,11 +49,10 @@ sweep_consumer_main(Datum arg)
 	ErrorData  *error = NULL;
 
 	sweep_worker_args(&args);
-	consumer.index = args.index;
-	consumer.slot = sweep_consumer_shared_slot(args.index);
+	consumer.slot = &sweep_shared()->slots[args.index];
 	consumer.consumer_id = (int32) args.run_id;
 	consumer.role = args.role;
-	if (!sweep_consumer_shared_attach(args.index, args.generation))
+	if (!sweep_shared_attach(consumer.slot, args.generation))
 		proc_exit(0);
 	before_shmem_exit(leave, 0);
 	sweep_worker_begin();
@@ -69,7 +68,7 @@ sweep_consumer_main(Datum arg)
 				 errmsg("consumer %d could not be read: %s", consumer.consumer_id, error->message)));
 	if (consumer.present)
 		sweep_log_context_say(psprintf("queue \"%s\"", consumer.queue));
-	while (consumer.present && pg_atomic_read_u32(&consumer.slot->leave) == 0)
+	while (consumer.present && pg_atomic_read_u32(&consumer.slot->stop_request) == 0)
 	{
 		consumer.count = 0;
 		MemoryContextReset(consumer.turn_context);
@@ -130,5 +129,5 @@ leave(int code, Datum arg)
 	if (consumer.queue != NULL)
 		sweep_queue_pass_on(consumer.relation, consumer.queue_id);
 	sweep_crash_note_close();
-	sweep_consumer_shared_release(consumer.index);
+	sweep_shared_release(consumer.slot, true, false);
 }

@@ -70,7 +70,7 @@ sweep_consumer_handle(SweepConsumer *consumer, ErrorData **error)
 				 errdetail("The commit of message %lld did not wait until a synchronous standby had it.",
 						   (long long) consumer->messages[consumer->piece.first].message_id)));
 	if (done && consumer->present)
-		sweep_consumer_shared_note(consumer->index, count, NULL);
+		sweep_consumer_shared_note(consumer->slot, count, NULL);
 	return done;
 }
 

@@ -11,13 +11,13 @@
 
 #include "miscadmin.h"
 #include "utils/memutils.h"
+#include "utils/timestamp.h"
 
 #include "base/clock.h"
 #include "base/consumer_shared.h"
 #include "base/known.h"
 #include "base/processes.h"
 #include "base/settings.h"
-#include "base/shared.h"
 #include "base/sql.h"
 #include "base/worker.h"
 #include "process/consumer_pool.h"
@@ -92,7 +92,7 @@ sweep_consumer_pool_adjust(SweepDatabaseRecord *record)
 	ListCell   *cell;
 
 	next_ms = -1;
-	sweep_pool_prepare(&pool, sweep_consumer_shared_count());
+	sweep_pool_prepare(&pool, sweep_shared()->slot_count);
 	dismiss_unwanted();
 	sweep_consumer_shared_dismiss_excess(MyDatabaseId);
 	foreach(cell, wanted)
@@ -107,18 +107,20 @@ dismiss_unwanted(void)
 {
 	ListCell   *cell;
 
-	for (int i = 0; i < sweep_consumer_shared_count(); i++)
+	sweep_shared_lock(LW_EXCLUSIVE);
+	for (int i = 0; i < sweep_shared()->slot_count; i++)
 	{
-		SweepConsumerSlot slot;
-		SweepConsumerState state = sweep_consumer_shared_look(i, &slot);
+		SweepSlot  *slot = &sweep_shared()->slots[i];
 
+		if (slot->state == SLOT_FREE || slot->consumer_id == 0 || slot->database != MyDatabaseId)
+			continue;
 		/* Its worker ended before it was attached, or never came up. */
-		if (state == CONSUMER_STARTING && sweep_pool_has_lost(&pool, i, slot.claimed_us))
-			sweep_consumer_shared_unclaim(i);
-		else if (state != CONSUMER_FREE &&
-				 !((const Wanted *) sweep_known_find(&wanted, slot.consumer_id, sizeof(Wanted), TopMemoryContext))->listed)
-			sweep_consumer_shared_dismiss(MyDatabaseId, slot.consumer_id, 1);
+		if (slot->state == SLOT_STARTING && sweep_pool_has_lost(&pool, i, slot->claimed_us))
+			sweep_shared_unclaim(slot);
+		else if (!((const Wanted *) sweep_known_find(&wanted, slot->consumer_id, sizeof(Wanted), TopMemoryContext))->listed)
+			(void) sweep_consumer_shared_ask_to_leave(slot);
 	}
+	sweep_shared_unlock();
 	foreach(cell, wanted)
 	{
 		Wanted	   *consumer = lfirst(cell);
@@ -175,21 +177,26 @@ static SweepRefusal
 start_process(const Wanted *consumer)
 {
 	SweepRefusal refusal = REFUSED_ROLE_PROCESSES;
-	SweepWorkerArgs args = {.database = MyDatabaseId, .role = consumer->role, .index = -1, .run_id = consumer->consumer_id};
+	SweepWorkerArgs args = {.database = MyDatabaseId, .role = consumer->role, .run_id = consumer->consumer_id};
+	SweepClaimant claimant = {.role = consumer->role, .unlimited = consumer->unlimited, .worker = true, .consumer_id = consumer->consumer_id, .job = consumer->queue};
+	SweepSlot  *slot = NULL;
 	char		name[BGW_MAXLEN];
 
-	/* The lock of the runs keeps the role from claiming anything else between the count and this claim. */
 	sweep_shared_lock(LW_EXCLUSIVE);
 	if (consumer->unlimited || sweep_processes_room(consumer->role) > 0)
-		args.index = sweep_consumer_shared_claim(consumer->consumer_id, consumer->role, consumer->unlimited, &refusal);
+		slot = sweep_shared_claim(&claimant, &refusal);
 	sweep_shared_unlock();
-	if (args.index < 0)
+	if (slot == NULL)
 		return refusal;
-	args.generation = sweep_consumer_shared_slot(args.index)->generation;
+	slot->live.started_at = GetCurrentTimestamp();
+	args.index = slot - sweep_shared()->slots;
+	args.generation = slot->generation;
 	snprintf(name, sizeof(name), "pg_sweep consumer %s", consumer->queue);
 	if (sweep_pool_register(&pool, "pg_sweep consumer", name, "sweep_consumer_main", &args))
 		return REFUSED_NOT;
-	sweep_consumer_shared_unclaim(args.index);
+	sweep_shared_lock(LW_EXCLUSIVE);
+	sweep_shared_unclaim(slot);
+	sweep_shared_unlock();
 	return REFUSED_PROCESSES;
 }
 
@@ -207,7 +214,7 @@ sweep_consumer_pool_rest(void)
 	long		rest_ms = next_ms >= 0 ? next_ms : PG_INT32_MAX;
 	ListCell   *cell;
 
-	if (sweep_consumer_pool_is_starting())
+	if (sweep_consumer_shared_any(MyDatabaseId, true))
 		rest_ms = Min(rest_ms, (long) (LONG_LIFE_US / 1000 - 1));
 	foreach(cell, wanted)
 	{
@@ -219,17 +226,4 @@ sweep_consumer_pool_rest(void)
 			rest_ms = Min(rest_ms, (long) ((consumer->started_us + LONG_LIFE_US - now_us) / 1000));
 	}
 	return rest_ms;
-}
-
-bool
-sweep_consumer_pool_is_starting(void)
-{
-	SweepConsumerSlot slot;
-
-	for (int i = 0; i < sweep_consumer_shared_count(); i++)
-	{
-		if (sweep_consumer_shared_look(i, &slot) == CONSUMER_STARTING)
-			return true;
-	}
-	return false;
 }

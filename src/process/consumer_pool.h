@@ -22,7 +22,4 @@ extern long sweep_consumer_pool_pause(void);
 /* Longest time until the scheduler must look at the consumers again, in ms. */
 extern long sweep_consumer_pool_rest(void);
 
-/* Whether a process was registered and has not attached yet: the scheduler must notice if it ends before that. */
-extern bool sweep_consumer_pool_is_starting(void);
-
 #endif							/* SWEEP_CONSUMER_POOL_H */

@@ -80,7 +80,7 @@ sweep_consumer_take_turn(SweepConsumer *consumer)
 		return;
 	if (consumer->count == 0)
 	{
-		sweep_queue_wait(consumer->relation, consumer->queue_id, HEARTBEAT_MS, &consumer->slot->leave);
+		sweep_queue_wait(consumer->relation, consumer->queue_id, HEARTBEAT_MS, &consumer->slot->stop_request);
 		return;
 	}
 	sweep_worker_watch_postmaster(true);
@@ -126,7 +126,7 @@ claim_messages(SweepConsumer *consumer)
 	/* The queue may have been dropped, and the consumer with it. */
 	if (sweep_consumer_transact(consumer, problem_work, &second) && !consumer->present)
 		return false;
-	sweep_consumer_shared_note(consumer->index, 0, error->message);
+	sweep_consumer_shared_note(consumer->slot, 0, error->message);
 	/* A handler may have left the session in a state in which claims fail: the session is reset for a second try. */
 	sweep_worker_reset_session();
 	if (consumer->pause_ms == RETRY_MS)
@@ -251,7 +251,7 @@ handle_suspect(SweepConsumer *consumer, int index)
 	{
 		sweep_worker_wait(pause_ms);
 		pause_ms = Min(pause_ms * 2, 1000);
-		if (pg_atomic_read_u32(&consumer->slot->leave) != 0)
+		if (pg_atomic_read_u32(&consumer->slot->stop_request) != 0)
 			return;
 	}
 	handle_messages(consumer, index, 1);
@@ -298,12 +298,12 @@ wait_for_server(SweepConsumer *consumer, const ErrorData *error)
 		consumer->messages[i].spared++;
 	}
 	consumer->outage_ms = consumer->outage_ms == 0 ? FIRST_PAUSE_MS : Min(consumer->outage_ms * 2, LONGEST_OUTAGE_MS);
-	sweep_consumer_shared_note(consumer->index, 0, error->message);
+	sweep_consumer_shared_note(consumer->slot, 0, error->message);
 	ereport(WARNING,
 			(errcode(error->sqlerrcode),
 			 errmsg("consumer of queue \"%s\" pauses for %ld ms: %s", consumer->queue, consumer->outage_ms, error->message)));
 	pause_for(consumer, consumer->outage_ms);
-	if (pg_atomic_read_u32(&consumer->slot->leave) != 0)
+	if (pg_atomic_read_u32(&consumer->slot->stop_request) != 0)
 		consumer->present = false;
 }
 
@@ -314,7 +314,7 @@ pause_for(const SweepConsumer *consumer, long pause_ms)
 	int64		end_us = sweep_monotonic_us() + pause_ms * INT64CONST(1000);
 	bool		reloaded = false;
 
-	while (!reloaded && pg_atomic_read_u32(&consumer->slot->leave) == 0 && sweep_monotonic_us() < end_us)
+	while (!reloaded && pg_atomic_read_u32(&consumer->slot->stop_request) == 0 && sweep_monotonic_us() < end_us)
 		reloaded = sweep_worker_wait((long) Max((end_us - sweep_monotonic_us()) / 1000, 1));
 }
 
@@ -352,7 +352,7 @@ fail_message(SweepConsumer *consumer, ErrorData **error)
 	}
 	if (consumer->present)
 	{
-		sweep_consumer_shared_note(consumer->index, 1, sweep_report_error_text(failure));
+		sweep_consumer_shared_note(consumer->slot, 1, sweep_report_error_text(failure));
 		ereport(LOG,
 				(errcode(failure->sqlerrcode),
 				 errmsg("message %lld of queue \"%s\" failed: %s", (long long) message->message_id, consumer->queue,

@@ -23,8 +23,7 @@ typedef struct SweepClaimed
 
 typedef struct SweepConsumer
 {
-	int			index;			/* of its slot */
-	SweepConsumerSlot *slot;
+	SweepSlot  *slot;
 	int32		consumer_id;
 	Oid			role;
 	bool		present;		/* extension and consumer exist, and the consumer has no problem */

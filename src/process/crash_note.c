@@ -23,8 +23,8 @@
 #include "utils/array.h"
 #include "utils/builtins.h"
 
-#include "base/consumer_shared.h"
 #include "base/lock.h"
+#include "base/shared.h"
 #include "process/crash_note.h"
 
 static SweepStatement count_crash_sql = {
@@ -217,10 +217,10 @@ count_work(void *arg)
 static bool
 is_alive(const CrashNote *note)
 {
-	SweepConsumerSlot slot;
+	SweepSlot	slot;
 
 	if (strcmp(found_kind, NOTE_OF_RUN) != 0)
-		return sweep_consumer_shared_look(note->slot, &slot) != CONSUMER_FREE;
+		return sweep_shared_look(note->slot, &slot) && slot.consumer_id != 0;
 	if (note->count == 0 || !sweep_lock_acquire_number(SWEEP_LOCK_RUN, note->message_ids[0]))
 		return true;
 	sweep_lock_give_back_number(SWEEP_LOCK_RUN, note->message_ids[0]);

@@ -184,7 +184,7 @@ sweep_runner_any_young(void)
 
 	sweep_shared_lock(LW_SHARED);
 	for (int i = 0; i < shared->slot_count; i++)
-		young |= shared->slots[i].worker && sweep_shared_is_claimed(&shared->slots[i]) && sweep_monotonic_us() - shared->slots[i].claimed_us < YOUNG_US;
+		young |= shared->slots[i].worker && shared->slots[i].consumer_id == 0 && sweep_shared_is_claimed(&shared->slots[i]) && sweep_monotonic_us() - shared->slots[i].claimed_us < YOUNG_US;
 	sweep_shared_unlock();
 	return young;
 }
@@ -194,7 +194,7 @@ sweep_runner_is_starting(int index)
 {
 	const SweepSlot *slot = &sweep_shared()->slots[index];
 
-	return slot->state == SLOT_STARTING && !slot->launched && slot->database == MyDatabaseId;
+	return slot->state == SLOT_STARTING && !slot->launched && sweep_shared_has_run(slot);
 }
 
 List *

@@ -451,7 +451,8 @@ static void
 rest(long timeout_ms)
 {
 	int64		end_us = sweep_monotonic_us() + timeout_ms * INT64CONST(1000);
-	bool		waits_for_worker = scheduler.record->pause_ms > 0 || sweep_consumer_pool_pause() >= 0 || sweep_consumer_pool_is_starting();
+	/* If the process of a consumer ends before it is attached, only the latch says so. */
+	bool		waits_for_worker = scheduler.record->pause_ms > 0 || sweep_consumer_pool_pause() >= 0 || sweep_consumer_shared_any(MyDatabaseId, true);
 
 	do
 	{
