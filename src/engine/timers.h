@@ -9,7 +9,7 @@
 
 /*
  * For a run with a timeout: from now on it is interrupted when its timeout has passed. Its slot then has
- * SWEEP_STOP_REQUEST_TIMEOUT. The launcher watches the same deadline (process/watchdog.c).
+ * SWEEP_STOP_REQUEST_TIMEOUT. The launcher watches the same deadline (process/launcher.c).
  */
 extern void sweep_timers_arm_timeout(SweepRun *run);
 extern void sweep_timers_disarm_timeout(SweepRun *run);

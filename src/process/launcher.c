@@ -18,6 +18,8 @@
  */
 #include "postgres.h"
 
+#include <signal.h>
+
 #include "storage/ipc.h"
 #include "utils/timestamp.h"
 
@@ -30,7 +32,6 @@
 #include "process/launcher.h"
 #include "process/pool.h"
 #include "process/runner.h"
-#include "process/watchdog.h"
 
 #define RESTART_SECONDS 2
 #define LIST_MS 60000
@@ -48,6 +49,10 @@
 
 /* Pause after a refused registration, unless a process of pg_sweep ends before, in ms. */
 #define REFUSED_PAUSE_MS 200
+
+/* Time between two requests to a run that is past its timeout, and requests after which its process is terminated. */
+#define WATCHDOG_STEP_MS 1000
+#define WATCHDOG_PATIENCE 5
 
 /* Age after which a slot is freed that no scheduler has looked at, in ms. */
 #define UNOPENED_AGE_MS 600000
@@ -73,6 +78,8 @@ static SweepDatabase *claim(const SweepKnownDatabase *database, SweepWorkerArgs 
 static void unclaim(SweepDatabase *entry);
 static void note_refusal(const SweepKnownDatabase *database, int64 now_us);
 static void say_line(bool line);
+static void watch_timeouts(long *wait_ms);
+static bool awaits_standby(SweepSlot *slot);
 static void retire(int code, Datum arg);
 
 void
@@ -121,7 +128,7 @@ sweep_launcher_main(Datum arg)
 			sweep_databases_forget_moments();
 		collect(listed);
 		wait_ms = start_due();
-		sweep_watchdog_look(&wait_ms);
+		watch_timeouts(&wait_ms);
 		wait_ms = Min(wait_ms, Max((long) ((list_us - sweep_monotonic_us()) / 1000 + 1), 1));
 		reload = sweep_worker_wait(wait_ms);
 	}
@@ -428,6 +435,51 @@ say_line(bool line)
 	shared->line = line;
 	shared->left_short = left_short;
 	sweep_shared_unlock();
+}
+
+/*
+ * A run normally stops itself when its timeout has passed. If it does not, it is asked again each second, and at last its process is
+ * terminated, but never killed. Shortens *wait_ms to the next check.
+ */
+static void
+watch_timeouts(long *wait_ms)
+{
+	SweepShared *shared = sweep_shared();
+	int64		now_us = sweep_monotonic_us();
+
+	sweep_shared_lock(LW_SHARED);
+	for (int i = 0; i < shared->slot_count; i++)
+	{
+		SweepSlot  *slot = &shared->slots[i];
+		int64		deadline_us = (int64) pg_atomic_read_u64(&slot->timeout_deadline_us);
+
+		if (slot->state != SLOT_RUNNING || deadline_us == 0)
+			continue;
+		deadline_us += (int64) slot->reminders * WATCHDOG_STEP_MS * 1000;
+		/* Ending the wait for a standby would not undo the commit. */
+		if (now_us >= deadline_us && awaits_standby(slot))
+			deadline_us = now_us + WATCHDOG_STEP_MS * 1000;
+		else if (now_us >= deadline_us && slot->pid != 0)
+		{
+			slot->reminders++;
+			pg_atomic_fetch_or_u32(&slot->stop_request, SWEEP_STOP_REQUEST_TIMEOUT);
+			kill(slot->pid, slot->worker && slot->reminders > WATCHDOG_PATIENCE ? SIGTERM : SIGINT);
+			deadline_us = now_us + WATCHDOG_STEP_MS * 1000;
+		}
+		*wait_ms = Min(*wait_ms, (long) ((deadline_us - now_us) / 1000 + 1));
+	}
+	sweep_shared_unlock();
+}
+
+static bool
+awaits_standby(SweepSlot *slot)
+{
+	SweepPhase	phase;
+
+	SpinLockAcquire(&slot->mutex);
+	phase = slot->live.phase;
+	SpinLockRelease(&slot->mutex);
+	return phase == PHASE_STANDBY;
 }
 
 static void
