@@ -15,7 +15,7 @@
 #define SWEEP_LOCK_SEARCH	21339	/* held while a process searches a queue, see queue/search.c, or counts all of them, see queue/statistics.c */
 #define SWEEP_LOCK_KEYS		21340	/* held while a sender decides on keys, see queue/key.c */
 #define SWEEP_LOCK_USE		21341	/* held while a process works with a queue, so that it is not dropped meanwhile */
-#define SWEEP_LOCK_SUSPECTS	21342	/* held while a suspected message is handled, one of a role at a time, see consumer_turn.c */
+#define SWEEP_LOCK_SUSPECTS	21342	/* held while a suspected message is handled, one of a role at a time, see consumer.c */
 #define SWEEP_LOCK_ENDING	21343	/* held while a share of a divided job ends, one at a time, see engine/hooks.sql */
 
 typedef enum SweepLockMode

@@ -2,7 +2,7 @@
  * step.c
  *		Calls the functions of a job, or executes its statement.
  *
- * Called by batch.c, items.c, preview.c, bucket_run.c and estimate.c; consumer_turn.c has its handlers checked here. A step is named by
+ * Called by batch.c, items.c, preview.c, bucket_run.c and estimate.c; consumer.c has its handlers checked here. A step is named by
  * text in sweep.job, because a reg* column would keep pg_upgrade from working. It is looked up as a function with exactly one argument of
  * type sweep.batch, and the function that was found is called by its OID, never by the text. A batch_sql is a statement of the job, which
  * was checked to be a single one that changes or reads rows.

@@ -2,7 +2,7 @@
  * consumer_handle.c
  *		One transaction of a consumer: the handler is called for messages, and they are acknowledged.
  *
- * Called by consumer_turn.c for a piece of the claimed messages. Before the handler is called with a message, the note of the process names
+ * Called by consumer.c for a piece of the claimed messages. Before the handler is called with a message, the note of the process names
  * it, in case the server goes down, and the message is marked as called, which counts as an attempt.
  */
 #include "postgres.h"

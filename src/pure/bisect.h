@@ -2,7 +2,7 @@
  * bisect.h
  *		Chooses the pieces of a failed batch of items that are tried next.
  *
- * Used by items.c and consumer_turn.c. Pure C: no backend call, no allocation, no error is raised.
+ * Used by items.c and consumer.c. Pure C: no backend call, no allocation, no error is raised.
  */
 #ifndef SWEEP_BISECT_H
 #define SWEEP_BISECT_H
