@@ -103,7 +103,7 @@ sweep_run_call(PG_FUNCTION_ARGS)
 		release_slot(0, 0);
 	else if (sweep_txn_execute(&(SweepTxnPolicy) {.error_context = PortalContext}, sweep_sql_execute_work, &archive, &error) == TXN_FAILED)
 		ereport(WARNING, (errmsg("history of runs could not be kept: %s", error->message)));
-	sweep_sql_leave_call();
+	sweep_sql_end_call();
 	report_outcome(request.run);
 	MemoryContextDelete(request.run->context);
 	PG_RETURN_VOID();
@@ -236,7 +236,7 @@ sweep_run_wait(PG_FUNCTION_ARGS)
 		wait_for_change((long) Min(left_us / 1000 + 1, WAIT_STEP_MS));
 	}
 	ConditionVariableCancelSleep();
-	sweep_sql_leave_call();
+	sweep_sql_end_call();
 	ereport(NOTICE, (errmsg_internal("%s", request.outcome)));
 	PG_RETURN_VOID();
 }

@@ -47,12 +47,6 @@ sweep_sql_enter_call(void)
 	in_call = true;
 }
 
-void
-sweep_sql_leave_call(void)
-{
-	SPI_finish();
-}
-
 static void
 leave_call(void *arg)
 {

@@ -30,11 +30,10 @@ typedef struct SweepStatement
 } SweepStatement;
 
 /*
- * Between these two the session executes a procedure (CALL), and SPI begins and ends its transactions; a worker does
- * this itself. Called before the first transaction, and at the end.
+ * From here on the session executes a procedure (CALL), and SPI begins and ends its transactions; a worker does
+ * this itself. Called before the first transaction; sweep_sql_end_call() ends it.
  */
 extern void sweep_sql_enter_call(void);
-extern void sweep_sql_leave_call(void);
 extern bool sweep_sql_in_call(void);
 
 /* Only within CALL, in the context of the procedure: ends the transaction, so that a wait holds no snapshot, and begins a new one. */

@@ -24,7 +24,6 @@
 #include "base/role.h"
 #include "base/worker.h"
 #include "engine/batch.h"
-#include "engine/brake.h"
 #include "engine/environment.h"
 #include "engine/report.h"
 #include "engine/run_row.h"
@@ -48,8 +47,6 @@ static void enter_commit(void *arg);
 static void leave_commit(SweepRun *run, bool committed);
 static void stop_timer(void *arg);
 static void set_synchronous_commit(SweepRun *run, const char *value, GucAction action);
-static void enter_job_code(SweepRun *run);
-static void leave_job_code(SweepRun *run);
 static int64 touched(const SweepProgress *progress);
 static const char *hint_for_one_row(bool timed_out, bool conflict);
 static void check_size(const SweepRun *run);
@@ -192,40 +189,18 @@ sweep_batch_request(SweepRun *run)
 void
 sweep_batch_call(SweepRun *run, SweepStep *step, const SweepBatch *batch, Jsonb *error, SweepProgress *progress)
 {
-	enter_job_code(run);
+	sweep_batch_enter_code(run);
 	sweep_step_call(step, batch, error, progress, run->batch_context);
-	leave_job_code(run);
+	sweep_batch_leave_code(run);
 	sweep_batch_hold_bucket(run);
-}
-
-int32
-sweep_batch_count(SweepRun *run, SweepStep *count, const SweepBatch *batch)
-{
-	int32		buckets;
-
-	enter_job_code(run);
-	buckets = sweep_step_count(count, batch);
-	leave_job_code(run);
-	return buckets;
-}
-
-int
-sweep_batch_pick(SweepRun *run, const SweepBatch *batch, Jsonb ***items)
-{
-	int			count;
-
-	enter_job_code(run);
-	count = sweep_step_pick(run->pick, batch, items, run->batch_context);
-	leave_job_code(run);
-	return count;
 }
 
 /*
  * The first call notes the settings of the run, each later call restores them. Names and literals of the job thus keep their meaning even
  * if other code has changed settings meanwhile, for example code of other roles that the job's statements have called.
  */
-static void
-enter_job_code(SweepRun *run)
+void
+sweep_batch_enter_code(SweepRun *run)
 {
 	if (run->meaning == NULL)
 		run->meaning = sweep_door_note_meaning(run->context, sweep_sql_in_call() ? run->run_as : InvalidOid);
@@ -236,8 +211,8 @@ enter_job_code(SweepRun *run)
 		sweep_timers_arm_statement(run);
 }
 
-static void
-leave_job_code(SweepRun *run)
+void
+sweep_batch_leave_code(SweepRun *run)
 {
 	stop_timer(run);
 	sweep_batch_require_lock(run);

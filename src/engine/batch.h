@@ -23,9 +23,9 @@ extern SweepBatch sweep_batch_request(SweepRun *run);
  */
 extern void sweep_batch_call(SweepRun *run, SweepStep *step, const SweepBatch *batch, Jsonb *error, SweepProgress *progress);
 
-/* The same for the function that counts buckets, and for the pick function; neither needs a bucket. */
-extern int32 sweep_batch_count(SweepRun *run, SweepStep *count, const SweepBatch *batch);
-extern int	sweep_batch_pick(SweepRun *run, const SweepBatch *batch, Jsonb ***items);
+/* Called around the call of another function of the job: the timers and the check of the lock only. */
+extern void sweep_batch_enter_code(SweepRun *run);
+extern void sweep_batch_leave_code(SweepRun *run);
 
 /* Raises when processes may no longer work for the role of the run. */
 extern void sweep_batch_require_role(SweepRun *run);

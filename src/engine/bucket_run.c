@@ -231,7 +231,9 @@ count_buckets(SweepRun *run, SweepBuckets *buckets)
 	batch.size = run->batch_size;
 	batch.bucket = batch.buckets = 0;
 	batch.args = buckets->args;
-	count = sweep_batch_count(run, buckets->function, &batch);
+	sweep_batch_enter_code(run);
+	count = sweep_step_count(buckets->function, &batch);
+	sweep_batch_leave_code(run);
 	return Min(most, count);
 }
 

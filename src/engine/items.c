@@ -128,7 +128,9 @@ pick_items(ItemBatch *batch)
 		run->step = sweep_step_prepare(run->context, run->step_name, NULL);
 		run->pick = sweep_step_prepare_call(run->context, run->pick_name);
 	}
-	picked = sweep_batch_pick(run, &request, &batch->items);
+	sweep_batch_enter_code(run);
+	picked = sweep_step_pick(run->pick, &request, &batch->items, run->batch_context);
+	sweep_batch_leave_code(run);
 	batch->last = picked > 0 ? batch->items[picked - 1] : run->state.cursor;
 	note_repetition(batch, batch->items, picked);
 	batch->count = sweep_items_leave_out_quarantined(run, batch->items, picked, &batch->leaves_quarantine);

@@ -27,7 +27,6 @@
 #include "base/log_context.h"
 #include "base/worker.h"
 #include "engine/batch.h"
-#include "engine/brake.h"
 #include "engine/bucket_run.h"
 #include "engine/definition.h"
 #include "engine/environment.h"

@@ -292,6 +292,6 @@ sweep_queue_wait_call(PG_FUNCTION_ARGS)
 		sweep_queue_wait(request.relation, request.queue_id, (long) Min(left_us / 1000 + 1, LOOK_AGAIN_MS), NULL);
 		CHECK_FOR_INTERRUPTS();
 	}
-	sweep_sql_leave_call();
+	sweep_sql_end_call();
 	PG_RETURN_VOID();
 }
