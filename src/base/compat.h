@@ -4,38 +4,10 @@
  *
  * Supported are PostgreSQL 15 to 19. Remove a branch when its version is dropped. A wrapper in this file is a macro: the file
  * that uses it includes the header of the server. Wrappers that are functions, or need a type, are in compat_table.h,
- * compat_query.h, compat_statistics.h and compat_value.h. Changes of the server, by version:
+ * compat_query.h, compat_statistics.h and compat_value.h. Each says in which version the server has changed. Without a wrapper:
  *
- *	16	ExecInsertIndexTuples		takes onlySummarizing
- *		table_tuple_update			returns TU_UpdateIndexes
- *		stringToQualifiedNameList	takes a place for soft errors
- *		pg_*_aclcheck, pg_*_ownercheck	are object_aclcheck and object_ownercheck
- *		is_member_of_role			is not enough for SET ROLE: member_can_set_role
- *		PgStat_StatTabEntry			has live_tuples instead of n_live_tuples, PgStat_TableStatus id and counts instead of t_id and t_counts
- *	17	LockHeldByMe				takes orstronger
- *		MyProc->pgprocno			is MyProcNumber
- *		WaitEventExtensionNew		is new, and so are BGWORKER_BYPASS_ROLELOGINCHECK and TRANSACTION_TIMEOUT
- *	18	index_beginscan				takes a place for statistics
- *		LockAcquireExtended			takes logLockFailure
- *		PortalRun					no longer asks whether it is run once
- *		RelationGetPrimaryKeyIndex	takes deferrable_ok
- *		PG_MODULE_MAGIC_EXT			is new, commands/explain_state.h and explain_format.h as well
- *		pg_noreturn					stands before the declaration; it was pg_attribute_noreturn()
- *		disabled_nodes				of a plan is new; before, the cost of what is disabled was raised
- *		conenforced					of a constraint is new
- *		attnullability				of a column is new: attnotnull no longer says that there is no null
- *	19	pushJsonbValue				takes a JsonbInState and returns nothing
- *		ExecInsertIndexTuples		takes flags, and the rest in another order
- *		index_beginscan, table_beginscan	take flags
- *		table_tuple_delete, table_tuple_update	take options
- *		heap_page_prune_opt			takes a page of the visibility map
- *		QueryDesc.totaltime			is query_instr, and ExecutorStart makes it on request
- *		StatementCancelHandler		is given the sender of the signal, as is every handler
- *		standard_conforming_strings	is always on
- *		get_database_name			is declared in utils/lsyscache.h, no more in commands/dbcommands.h
- *		numeric_add_safe			is new; it was numeric_add_opt_error
- *		pg_plan_query				takes an ExplainState
- *		copyObject					uses typeof_unqual
+ *	18	disabled_nodes				of a plan is new; before, the cost of what is disabled was raised
+ *	19	get_database_name			is declared in utils/lsyscache.h, no more in commands/dbcommands.h: include both
  */
 #ifndef SWEEP_COMPAT_H
 #define SWEEP_COMPAT_H
