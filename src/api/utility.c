@@ -30,7 +30,6 @@
 #include "api/utility.h"
 #include "base/ask.h"
 #include "base/clock.h"
-#include "base/consumer_shared.h"
 #include "base/extension.h"
 #include "base/lock.h"
 #include "base/session_lock.h"
@@ -213,9 +212,11 @@ clear_database(Oid database, const char *name, bool force)
 				 errdetail_plural("There is %d run in progress in it.", "There are %d runs in progress in it.", runs, runs),
 				 errhint("Wait for it to end, or stop it with sweep.cancel() in that database.")));
 	sweep_shared_wake(scheduler);
-	sweep_consumer_shared_dismiss(database, -1, PG_INT32_MAX);
+	sweep_shared_lock(LW_SHARED);
+	sweep_shared_dismiss(database, -1, PG_INT32_MAX);
+	sweep_shared_unlock();
 	ConditionVariablePrepareToSleep(&shared->changed);
-	while ((scheduler_is_there(database) || sweep_consumer_shared_any(database, false)) && sweep_monotonic_us() < deadline_us)
+	while ((scheduler_is_there(database) || sweep_shared_any_consumer(database, false)) && sweep_monotonic_us() < deadline_us)
 		(void) ConditionVariableTimedSleep(&shared->changed, LEAVE_TIMEOUT_MS / 10, sweep_wait_event(SWEEP_WAIT_IDLE));
 	ConditionVariableCancelSleep();
 }

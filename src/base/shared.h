@@ -231,6 +231,19 @@ sweep_shared_has_run(const SweepSlot *slot)
 	return slot->state != SLOT_FREE && slot->state != SLOT_IDLE && slot->consumer_id == 0 && slot->database == MyDatabaseId;
 }
 
+/* Whether the slot has the process of a consumer that was not asked to leave; the caller has the lock. */
+static inline bool
+sweep_shared_has_consumer(SweepSlot *slot)
+{
+	return slot->consumer_id != 0 && slot->state != SLOT_FREE && pg_atomic_read_u32(&slot->stop_request) == 0;
+}
+
+/* Whether a database has processes of consumers, or such that have not attached yet. */
+extern bool sweep_shared_any_consumer(Oid database, bool starting);
+
+/* Asks processes of a database to leave: "surplus" ones of a consumer, or of all consumers if the id is negative. The caller has the lock. */
+extern void sweep_shared_dismiss(Oid database, int32 consumer_id, int surplus);
+
 /* The number of further runs without preference that pg_sweep.max_running_jobs allows, and the limit that refuses a run. The caller has the lock. */
 extern int	sweep_shared_room_for_runs(Oid role, bool unlimited);
 extern SweepRefusal sweep_shared_refuses_run(Oid role, bool unlimited, bool preferred);

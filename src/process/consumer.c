@@ -220,7 +220,7 @@ claim_messages(SweepConsumer *consumer)
 	/* The queue may have been dropped, and the consumer with it. */
 	if (sweep_consumer_transact(consumer, problem_work, &second) && !consumer->present)
 		return false;
-	sweep_consumer_shared_note(consumer->slot, 0, error->message);
+	sweep_consumer_note(consumer, 0, error->message);
 	/* A handler may have left the session in a state in which claims fail: the session is reset for a second try. */
 	sweep_worker_reset_session();
 	if (consumer->pause_ms == RETRY_MS)
@@ -392,7 +392,7 @@ wait_for_server(SweepConsumer *consumer, const ErrorData *error)
 		consumer->messages[i].spared++;
 	}
 	consumer->outage_ms = consumer->outage_ms == 0 ? FIRST_PAUSE_MS : Min(consumer->outage_ms * 2, LONGEST_OUTAGE_MS);
-	sweep_consumer_shared_note(consumer->slot, 0, error->message);
+	sweep_consumer_note(consumer, 0, error->message);
 	ereport(WARNING,
 			(errcode(error->sqlerrcode),
 			 errmsg("consumer of queue \"%s\" pauses for %ld ms: %s", consumer->queue, consumer->outage_ms, error->message)));
@@ -446,7 +446,7 @@ fail_message(SweepConsumer *consumer, ErrorData **error)
 	}
 	if (consumer->present)
 	{
-		sweep_consumer_shared_note(consumer->slot, 1, sweep_report_error_text(failure));
+		sweep_consumer_note(consumer, 1, sweep_report_error_text(failure));
 		ereport(LOG,
 				(errcode(failure->sqlerrcode),
 				 errmsg("message %lld of queue \"%s\" failed: %s", (long long) message->message_id, consumer->queue,

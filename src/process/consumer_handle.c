@@ -8,6 +8,7 @@
 #include "postgres.h"
 
 #include "catalog/pg_type.h"
+#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "storage/proc.h"
 #include "utils/array.h"
@@ -70,7 +71,7 @@ sweep_consumer_handle(SweepConsumer *consumer, ErrorData **error)
 				 errdetail("The commit of message %lld did not wait until a synchronous standby had it.",
 						   (long long) consumer->messages[consumer->piece.first].message_id)));
 	if (done && consumer->present)
-		sweep_consumer_shared_note(consumer->slot, count, NULL);
+		sweep_consumer_note(consumer, count, NULL);
 	return done;
 }
 
@@ -198,6 +199,24 @@ acknowledge(SweepConsumer *consumer)
 		(void) sweep_sql_execute(&sweep_forget_crashes_sql, values, NULL);
 	}
 	(void) sweep_remote_prepare_commit();
+}
+
+void
+sweep_consumer_note(const SweepConsumer *consumer, int64 messages, const char *error)
+{
+	SweepSlot  *slot = consumer->slot;
+	int			length = error == NULL ? 0 : pg_mbcliplen(error, strlen(error), SWEEP_CONSUMER_ERROR_SIZE - 1);
+
+	SpinLockAcquire(&slot->mutex);
+	if (error == NULL)
+		slot->handled += messages;
+	else
+	{
+		slot->failed += messages;
+		memcpy(slot->last_error, error, length);
+		slot->last_error[length] = '\0';
+	}
+	SpinLockRelease(&slot->mutex);
 }
 
 Datum

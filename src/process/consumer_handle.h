@@ -5,7 +5,7 @@
 #ifndef SWEEP_CONSUMER_HANDLE_H
 #define SWEEP_CONSUMER_HANDLE_H
 
-#include "base/consumer_shared.h"
+#include "base/shared.h"
 #include "base/door.h"
 #include "base/txn.h"
 #include "engine/step.h"
@@ -64,6 +64,9 @@ extern bool sweep_consumer_transact(SweepConsumer *consumer, SweepWork work, Err
 
 /* Handles the piece of the consumer; false and *error when that failed and was rolled back. */
 extern bool sweep_consumer_handle(SweepConsumer *consumer, ErrorData **error);
+
+/* Counts messages in the slot of this process as handled, or with an error as failed. */
+extern void sweep_consumer_note(const SweepConsumer *consumer, int64 messages, const char *error);
 
 /* The ids of the messages of the piece, as bigint[]. */
 extern Datum sweep_consumer_piece_ids(const SweepConsumer *consumer);

@@ -14,7 +14,7 @@
 #include "utils/timestamp.h"
 
 #include "base/clock.h"
-#include "base/consumer_shared.h"
+#include "base/shared.h"
 #include "base/known.h"
 #include "base/processes.h"
 #include "base/settings.h"
@@ -94,7 +94,6 @@ sweep_consumer_pool_adjust(SweepDatabaseRecord *record)
 	next_ms = -1;
 	sweep_pool_prepare(&pool, sweep_shared()->slot_count);
 	dismiss_unwanted();
-	sweep_consumer_shared_dismiss_excess(MyDatabaseId);
 	foreach(cell, wanted)
 		start_missing(lfirst(cell), &refusal, &role_name);
 	/* While one is only not tried again yet, they still wait. */
@@ -105,6 +104,7 @@ sweep_consumer_pool_adjust(SweepDatabaseRecord *record)
 static void
 dismiss_unwanted(void)
 {
+	int			excess = -sweep_max_consumers;
 	ListCell   *cell;
 
 	sweep_shared_lock(LW_EXCLUSIVE);
@@ -118,8 +118,12 @@ dismiss_unwanted(void)
 		if (slot->state == SLOT_STARTING && sweep_pool_has_lost(&pool, i, slot->claimed_us))
 			sweep_shared_unclaim(slot);
 		else if (!((const Wanted *) sweep_known_find(&wanted, slot->consumer_id, sizeof(Wanted), TopMemoryContext))->listed)
-			(void) sweep_consumer_shared_ask_to_leave(slot);
+			sweep_shared_dismiss(MyDatabaseId, slot->consumer_id, 1);
 	}
+	/* If all databases together have more processes than they may, as many of this one leave. */
+	for (int i = 0; i < sweep_shared()->slot_count; i++)
+		excess += sweep_shared_has_consumer(&sweep_shared()->slots[i]);
+	sweep_shared_dismiss(MyDatabaseId, -1, excess);
 	sweep_shared_unlock();
 	foreach(cell, wanted)
 	{
@@ -136,10 +140,17 @@ static void
 start_missing(Wanted *consumer, SweepRefusal *refusal, const char **role_name)
 {
 	int64		now_us = sweep_monotonic_us();
-	int			processes = sweep_consumer_shared_processes(consumer->consumer_id);
+	int			processes = 0;
 
-	if (processes > consumer->concurrency)
-		sweep_consumer_shared_dismiss(MyDatabaseId, consumer->consumer_id, processes - consumer->concurrency);
+	sweep_shared_lock(LW_EXCLUSIVE);
+	for (int i = 0; i < sweep_shared()->slot_count; i++)
+	{
+		SweepSlot  *slot = &sweep_shared()->slots[i];
+
+		processes += sweep_shared_has_consumer(slot) && slot->database == MyDatabaseId && slot->consumer_id == consumer->consumer_id;
+	}
+	sweep_shared_dismiss(MyDatabaseId, consumer->consumer_id, processes - consumer->concurrency);
+	sweep_shared_unlock();
 	if (processes >= consumer->concurrency)
 		return;
 	if (now_us >= consumer->next_us)
@@ -214,7 +225,7 @@ sweep_consumer_pool_rest(void)
 	long		rest_ms = next_ms >= 0 ? next_ms : PG_INT32_MAX;
 	ListCell   *cell;
 
-	if (sweep_consumer_shared_any(MyDatabaseId, true))
+	if (sweep_shared_any_consumer(MyDatabaseId, true))
 		rest_ms = Min(rest_ms, (long) (LONG_LIFE_US / 1000 - 1));
 	foreach(cell, wanted)
 	{

@@ -18,7 +18,7 @@
 #include "utils/timestamp.h"
 #include "utils/varlena.h"
 
-#include "base/consumer_shared.h"
+#include "base/shared.h"
 #include "base/settings.h"
 #include "process/databases.h"
 
@@ -132,7 +132,9 @@ forget_unlisted(void)
 	{
 		if (database->listed == reading)
 			continue;
-		sweep_consumer_shared_dismiss(database->database, -1, PG_INT32_MAX);
+		sweep_shared_lock(LW_SHARED);
+		sweep_shared_dismiss(database->database, -1, PG_INT32_MAX);
+		sweep_shared_unlock();
 		(void) hash_search(known, &database->database, HASH_REMOVE, NULL);
 	}
 }

@@ -20,7 +20,7 @@
 #include "utils/timestamp.h"
 
 #include "base/clock.h"
-#include "base/consumer_shared.h"
+#include "base/shared.h"
 #include "base/lock.h"
 #include "base/processes.h"
 #include "base/settings.h"
@@ -437,9 +437,9 @@ may_leave(long wait_ms)
 	/* A session that has asked since the tick may have created the extension. */
 	if (leaves)
 		leave_entry(asked || entry->leave ? now : scheduler.absent ? DT_NOEND : TimestampTzPlusMilliseconds(now, wait_ms));
-	sweep_shared_unlock();
 	if (leaves && dismissed)
-		sweep_consumer_shared_dismiss(MyDatabaseId, -1, PG_INT32_MAX);
+		sweep_shared_dismiss(MyDatabaseId, -1, PG_INT32_MAX);
+	sweep_shared_unlock();
 	return leaves;
 }
 
@@ -452,7 +452,7 @@ rest(long timeout_ms)
 {
 	int64		end_us = sweep_monotonic_us() + timeout_ms * INT64CONST(1000);
 	/* If the process of a consumer ends before it is attached, only the latch says so. */
-	bool		waits_for_worker = scheduler.record->pause_ms > 0 || sweep_consumer_pool_pause() >= 0 || sweep_consumer_shared_any(MyDatabaseId, true);
+	bool		waits_for_worker = scheduler.record->pause_ms > 0 || sweep_consumer_pool_pause() >= 0 || sweep_shared_any_consumer(MyDatabaseId, true);
 
 	do
 	{
