@@ -77,7 +77,7 @@ static SweepStatement find_crashes_sql = {
 /* Entry function of the process. Its arguments have the index and generation of the slot, and the consumer_id as run_id. */
 extern PGDLLEXPORT void sweep_consumer_main(Datum arg);
 
-static SweepConsumer consumer;
+static SweepConsumer own;
 
 static void read_work(void *arg);
 static void prepare_session(void);
@@ -106,33 +106,33 @@ sweep_consumer_main(Datum arg)
 	ErrorData  *error = NULL;
 
 	sweep_worker_args(&args);
-	consumer.slot = &sweep_shared()->slots[args.index];
-	consumer.consumer_id = (int32) args.run_id;
-	consumer.role = args.role;
-	if (!sweep_shared_attach(consumer.slot, args.generation))
+	own.slot = &sweep_shared()->slots[args.index];
+	own.consumer_id = (int32) args.run_id;
+	own.role = args.role;
+	if (!sweep_shared_attach(own.slot, args.generation))
 		proc_exit(0);
 	before_shmem_exit(leave, 0);
 	sweep_worker_begin();
 	sweep_worker_connect(args.database, args.role);
 	sweep_crash_note_open(NOTE_OF_CONSUMER, args.index);
 
-	consumer.turn_context = AllocSetContextCreate(TopMemoryContext, "pg_sweep turn", ALLOCSET_DEFAULT_SIZES);
-	consumer.session_context = AllocSetContextCreate(TopMemoryContext, "pg_sweep session", ALLOCSET_SMALL_SIZES);
-	MemoryContextSwitchTo(consumer.turn_context);
-	if (!sweep_consumer_transact(&consumer, read_work, &error))
+	own.turn_context = AllocSetContextCreate(TopMemoryContext, "pg_sweep turn", ALLOCSET_DEFAULT_SIZES);
+	own.session_context = AllocSetContextCreate(TopMemoryContext, "pg_sweep session", ALLOCSET_SMALL_SIZES);
+	MemoryContextSwitchTo(own.turn_context);
+	if (!sweep_consumer_transact(&own, read_work, &error))
 		ereport(FATAL,
 				(errcode(error->sqlerrcode),
-				 errmsg("consumer %d could not be read: %s", consumer.consumer_id, error->message)));
-	if (consumer.present)
-		sweep_log_context_say(psprintf("queue \"%s\"", consumer.queue));
-	while (consumer.present && pg_atomic_read_u32(&consumer.slot->stop_request) == 0)
+				 errmsg("consumer %d could not be read: %s", own.consumer_id, error->message)));
+	if (own.present)
+		sweep_log_context_say(psprintf("queue \"%s\"", own.queue));
+	while (own.present && pg_atomic_read_u32(&own.slot->stop_request) == 0)
 	{
-		consumer.count = 0;
-		MemoryContextReset(consumer.turn_context);
-		MemoryContextSwitchTo(consumer.turn_context);
+		own.count = 0;
+		MemoryContextReset(own.turn_context);
+		MemoryContextSwitchTo(own.turn_context);
 		sweep_worker_wait(0);	/* handles interrupts, and reloads the configuration */
 		prepare_session();
-		take_turn(&consumer);
+		take_turn(&own);
 	}
 	proc_exit(0);
 }
@@ -140,38 +140,38 @@ sweep_consumer_main(Datum arg)
 static void
 read_work(void *arg)
 {
-	Datum		id = Int32GetDatum(consumer.consumer_id);
+	Datum		id = Int32GetDatum(own.consumer_id);
 
-	consumer.present = sweep_sql_execute(&read_consumer_sql, &id, NULL) > 0;
-	if (!consumer.present)
+	own.present = sweep_sql_execute(&read_consumer_sql, &id, NULL) > 0;
+	if (!own.present)
 		return;
-	consumer.queue_id = sweep_sql_int32(1);
-	consumer.queue = sweep_sql_text(2, TopMemoryContext);
-	consumer.batch = sweep_sql_int32(3);
-	consumer.handler = sweep_sql_oid(4);
-	consumer.has_suspects = sweep_sql_bool(5);
-	consumer.relation = sweep_sql_oid(6);
-	consumer.visibility_us = sweep_sql_interval_us(7, 0);
-	consumer.present = OidIsValid(consumer.handler);
+	own.queue_id = sweep_sql_int32(1);
+	own.queue = sweep_sql_text(2, TopMemoryContext);
+	own.batch = sweep_sql_int32(3);
+	own.handler = sweep_sql_oid(4);
+	own.has_suspects = sweep_sql_bool(5);
+	own.relation = sweep_sql_oid(6);
+	own.visibility_us = sweep_sql_interval_us(7, 0);
+	own.present = OidIsValid(own.handler);
 	/* The name as application_name will show it. */
-	strlcpy(consumer.name, sweep_worker_ascii(psprintf("pg_sweep: %s", consumer.queue)), sizeof(consumer.name));
+	strlcpy(own.name, sweep_worker_ascii(psprintf("pg_sweep: %s", own.queue)), sizeof(own.name));
 }
 
 /* A handler may leave settings behind, so the settings that the engine relies on are set again. A new configuration takes effect in the next turn. */
 static void
 prepare_session(void)
 {
-	if (consumer.meaning == NULL || consumer.configured_at != PgReloadTime)
+	if (own.meaning == NULL || own.configured_at != PgReloadTime)
 	{
-		MemoryContextReset(consumer.session_context);
+		MemoryContextReset(own.session_context);
 		sweep_worker_reset_session();
 		sweep_worker_set("search_path", "pg_catalog, pg_temp");
-		consumer.meaning = sweep_door_note_meaning(consumer.session_context, InvalidOid);
-		consumer.configured_at = PgReloadTime;
+		own.meaning = sweep_door_note_meaning(own.session_context, InvalidOid);
+		own.configured_at = PgReloadTime;
 	}
-	sweep_door_put_back(consumer.meaning, consumer.role, GUC_ACTION_SET);
-	if (strcmp(application_name, consumer.name) != 0)
-		sweep_worker_set("application_name", consumer.name);
+	sweep_door_put_back(own.meaning, own.role, GUC_ACTION_SET);
+	if (strcmp(application_name, own.name) != 0)
+		sweep_worker_set("application_name", own.name);
 	pgstat_report_activity(STATE_IDLE, NULL);
 }
 
@@ -495,12 +495,12 @@ leave(int code, Datum arg)
 {
 	int			count = 0;
 
-	for (int i = 0; i < consumer.count; i++)
-		if (!consumer.messages[i].called)
-			consumer.untried[count++] = consumer.messages[i].message_id;
-	sweep_queue_release_lease(&consumer.lease, consumer.untried, count);
-	if (consumer.queue != NULL)
-		sweep_queue_pass_on(consumer.relation, consumer.queue_id);
+	for (int i = 0; i < own.count; i++)
+		if (!own.messages[i].called)
+			own.untried[count++] = own.messages[i].message_id;
+	sweep_queue_release_lease(&own.lease, own.untried, count);
+	if (own.queue != NULL)
+		sweep_queue_pass_on(own.relation, own.queue_id);
 	sweep_crash_note_close();
-	sweep_shared_release(consumer.slot, true, false);
+	sweep_shared_release(own.slot, true, false);
 }
