@@ -57,14 +57,12 @@ static SweepDatabaseRecord *record;
 static bool booting = false;	/* the transaction queues the @reboot jobs */
 static TimestampTz moment;
 static SweepDue queued;
-static TimestampTz clock_now;
 static int64 back_us;			/* by which the clock was set back since the last comparison */
+static bool mends;				/* the next transaction compares moments with the clock */
 
 static Datum started_runs(void);
 static void lost_work(void *arg);
 static void due_work(void *arg);
-static bool mend_clock(bool (*transact) (SweepWork work));
-static void mend_work(void *arg);
 
 bool
 sweep_due_can_connect(void)
@@ -95,17 +93,25 @@ sweep_due_list(TimestampTz now, Oid last_role)
 bool
 sweep_due_queue(TimestampTz now, bool (*transact) (SweepWork work), SweepDatabaseRecord *database, SweepDue *due)
 {
-	int64		end_us = sweep_monotonic_us() + QUEUE_US;
+	int64		now_us = sweep_monotonic_us();
+	int64		ahead_us = GetCurrentTimestamp() - now_us;
 	bool		done;
 
 	moment = now;
 	record = database;
 	queued = (SweepDue) {false, false};
+	back_us = record->ahead_us == 0 ? 0 : Max(record->ahead_us - ahead_us, 0);
+	mends = back_us > STEP_US || now_us >= record->minute_us;
 	done = transact(lost_work);
 	record->booted |= done && booting;
-	done = done && mend_clock(transact);
-	while (done && queued.more && sweep_monotonic_us() < end_us)
+	while (done && queued.more && (record->ahead_us != ahead_us || sweep_monotonic_us() < now_us + QUEUE_US))
+	{
 		done = transact(due_work);
+		if (!done)
+			break;
+		record->ahead_us = ahead_us;
+		mends = false;
+	}
 	*due = queued;
 	return done;
 }
@@ -146,33 +152,13 @@ static void
 due_work(void *arg)
 {
 	Datum		values[] = {TimestampTzGetDatum(moment), Int32GetDatum(QUEUE_AT_ONCE)};
+	Datum		clock[] = {TimestampTzGetDatum(GetCurrentTimestamp()), Int64GetDatum(back_us)};
 
+	/* Before due jobs are queued, so that jobs have their new moments when the clock was set back. */
+	if (mends)
+		(void) sweep_sql_execute(&mend_clock_sql, clock, NULL);
 	queued.more = false;
 	(void) sweep_sql_execute(&enqueue_due_sql, values, NULL);
 	queued.news |= sweep_sql_int32(1) > 0;
 	queued.more = sweep_sql_int32(1) >= QUEUE_AT_ONCE;
-}
-
-/* Called before due jobs are queued, so that jobs have their new moments when the clock was set back. */
-static bool
-mend_clock(bool (*transact) (SweepWork work))
-{
-	int64		now_us = sweep_monotonic_us();
-	int64		ahead;
-
-	clock_now = GetCurrentTimestamp();
-	ahead = clock_now - now_us;
-	back_us = record->ahead_us == 0 ? 0 : Max(record->ahead_us - ahead, 0);
-	if ((back_us > STEP_US || now_us >= record->minute_us) && !transact(mend_work))
-		return false;
-	record->ahead_us = ahead;
-	return true;
-}
-
-static void
-mend_work(void *arg)
-{
-	Datum		values[] = {TimestampTzGetDatum(clock_now), Int64GetDatum(back_us)};
-
-	(void) sweep_sql_execute(&mend_clock_sql, values, NULL);
 }
