@@ -51,7 +51,6 @@ static bool bridged = false;
 static bool seen_held = false;
 
 static uint64 number_of(Oid role, uint16 lock_class, const char *name);
-static LOCKMODE lock_mode(SweepLockMode mode);
 static SweepLock make_lock(Oid database, uint64 number, uint16 lock_class, LOCKMODE mode);
 static SweepLock bridge_of(const SweepLock *lock);
 static bool take(const SweepLock *lock, bool for_session, bool waits);
@@ -81,9 +80,9 @@ sweep_lock_hash(uint64 first, const void *data, Size size)
 }
 
 SweepLock
-sweep_lock_of_job(Oid role, const char *key, SweepLockMode mode)
+sweep_lock_of_job(Oid role, const char *key, LOCKMODE mode)
 {
-	return make_lock(MyDatabaseId, number_of(role, SWEEP_LOCK_JOB, key), SWEEP_LOCK_JOB, lock_mode(mode));
+	return make_lock(MyDatabaseId, number_of(role, SWEEP_LOCK_JOB, key), SWEEP_LOCK_JOB, mode);
 }
 
 /* Memory for the entry is allocated before the lock is taken: a lock without an entry would never be given back. */
@@ -182,9 +181,9 @@ sweep_lock_acquire_divided(uint16 lock_class, const char *job)
 }
 
 LockAcquireResult
-sweep_lock_acquire_queue(int32 queue_id, SweepLockMode mode, bool wait)
+sweep_lock_acquire_queue(int32 queue_id, LOCKMODE mode, bool wait)
 {
-	SweepLock	lock = make_lock(MyDatabaseId, (uint32) queue_id, SWEEP_LOCK_USE, lock_mode(mode));
+	SweepLock	lock = make_lock(MyDatabaseId, (uint32) queue_id, SWEEP_LOCK_USE, mode);
 
 	return LockAcquire(&lock.tag, lock.mode, false, !wait);
 }
@@ -233,7 +232,7 @@ Datum
 sweep_lock_probe(PG_FUNCTION_ARGS)
 {
 	char	   *key = text_to_cstring(PG_GETARG_TEXT_PP(1));
-	SweepLock	lock = sweep_lock_of_job(PG_GETARG_OID(0), key, LOCK_SHARED);
+	SweepLock	lock = sweep_lock_of_job(PG_GETARG_OID(0), key, ShareLock);
 	SweepLock	bridge = bridge_of(&lock);
 	bool		held = LockWaiterCount(&lock.tag) > 0 || LockWaiterCount(&bridge.tag) > 0;
 
@@ -268,12 +267,6 @@ number_of(Oid role, uint16 lock_class, const char *name)
 	static const uint64_t known[2] = {0};
 
 	return sweep_siphash(sweep_shared_exists() ? secret : known, (uint64) role << 32 | lock_class, name, strlen(name));
-}
-
-static LOCKMODE
-lock_mode(SweepLockMode mode)
-{
-	return mode == LOCK_SHARED ? ShareLock : ExclusiveLock;
 }
 
 static SweepLock

@@ -18,13 +18,7 @@
 #define SWEEP_LOCK_SUSPECTS	21342	/* held while a suspected message is handled, one of a role at a time, see consumer.c */
 #define SWEEP_LOCK_ENDING	21343	/* held while a share of a divided job ends, one at a time, see engine/hooks.sql */
 
-typedef enum SweepLockMode
-{
-	LOCK_ALONE,
-	LOCK_SHARED,
-} SweepLockMode;
-
-/* A lock and its mode. */
+/* A lock and its mode: ExclusiveLock or ShareLock. */
 typedef struct SweepLock
 {
 	LOCKTAG		tag;
@@ -33,9 +27,9 @@ typedef struct SweepLock
 
 /*
  * The lock of a role for its jobs with that key; role and key are hashed under the secret of the server to 64 bits, classid and objid in
- * pg_locks. Shares of a divided job share it (LOCK_SHARED): they exclude other runs, but not each other.
+ * pg_locks. Shares of a divided job share it (ShareLock): they exclude other runs, but not each other.
  */
-extern SweepLock sweep_lock_of_job(Oid role, const char *key, SweepLockMode mode);
+extern SweepLock sweep_lock_of_job(Oid role, const char *key, LOCKMODE mode);
 
 /*
  * Takes a lock for this process without waiting; false when another process has it. A process may take a lock several times, and must
@@ -60,10 +54,10 @@ extern bool sweep_lock_acquire_number(uint16 lock_class, int64 number);
 extern void sweep_lock_give_back_number(uint16 lock_class, int64 number);
 
 /*
- * Takes the lock of a queue until the transaction ends: LOCK_SHARED to work with the queue, LOCK_ALONE to drop it. The result says
+ * Takes the lock of a queue until the transaction ends: ShareLock to work with the queue, ExclusiveLock to drop it. The result says
  * whether the transaction had it already, or, without "wait", that another transaction has it.
  */
-extern LockAcquireResult sweep_lock_acquire_queue(int32 queue_id, SweepLockMode mode, bool wait);
+extern LockAcquireResult sweep_lock_acquire_queue(int32 queue_id, LOCKMODE mode, bool wait);
 
 /*
  * The first keeps schedulers out of a database until the transaction ends; the second returns whether any transaction has such a hold.

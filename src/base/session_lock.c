@@ -117,7 +117,7 @@ find_roles(text *key)
 	for (uint64 i = 0; i < count; i++)
 	{
 		sweep_sql_row(i);
-		lock->locks[i] = sweep_lock_of_job(sweep_sql_oid(1), name, LOCK_ALONE);
+		lock->locks[i] = sweep_lock_of_job(sweep_sql_oid(1), name, ExclusiveLock);
 	}
 	lock->key = memcpy(&lock->locks[count], name, strlen(name) + 1);
 	sweep_sql_end_call();

@@ -159,7 +159,7 @@ take_lock(SweepRun *run)
 {
 	sweep_report_phase(run, PHASE_LOCK);
 	/* Shares of a divided job hold the lock together. */
-	run->lock = sweep_lock_of_job(run->run_as, run->lock_key, run->bucket_count > 0 ? LOCK_SHARED : LOCK_ALONE);
+	run->lock = sweep_lock_of_job(run->run_as, run->lock_key, run->bucket_count > 0 ? ShareLock : ExclusiveLock);
 	for (int tries = 0;; tries++)
 	{
 		if (sweep_lock_acquire(&run->lock))
@@ -275,10 +275,7 @@ unbegun_work(void *arg)
 		sweep_run_row_fail(run);
 	else
 	{
-		if (run->buckets != NULL)
-			sweep_run_row_skip_share(run);
-		else
-			sweep_run_row_skip(run);
+		sweep_run_row_skip(run);
 		queue_hooks(run);
 		sweep_batch_follow_end(run);
 	}

@@ -54,16 +54,13 @@ static SweepStatement save_run_by_key_sql = {
 	.text = "UPDATE sweep.run_live SET " RUN_COLUMNS " WHERE ($1 IS NOT NULL) AND run_id = $2 AND status = 'running' "
 		"AND pid = pg_catalog.pg_backend_pid() RETURNING ctid",
 	.types = RUN_TYPES};
+/* A share has the reason in its detail already. */
 static SweepStatement skip_run_sql = {
-	.text = "UPDATE sweep.run_live SET status = 'skipped', stop_reason = 'skipped', started_at = pg_catalog.clock_timestamp(), "
-		"finished_at = pg_catalog.clock_timestamp(), pid = $2, detail = pg_catalog.jsonb_build_object('reason', 'lock_held', 'holder_pid', "
+	.text = "UPDATE sweep.run_live SET status = 'skipped', stop_reason = 'skipped', started_at = pg_catalog.clock_timestamp(), bucket = NULL, "
+		"finished_at = pg_catalog.clock_timestamp(), pid = $2, detail = coalesce($7, pg_catalog.jsonb_build_object('reason', 'lock_held', 'holder_pid', "
 		"(SELECT l.pid FROM pg_catalog.pg_locks l WHERE l.locktype = 'advisory' AND l.granted AND l.database = $3 "
-		"AND l.classid = $4 AND l.objid = $5 AND l.objsubid = $6 LIMIT 1)) WHERE run_id = $1 AND status = 'waiting' RETURNING detail ->> 'holder_pid'",
-	.types = {INT8OID, INT4OID, OIDOID, OIDOID, OIDOID, INT2OID}};
-static SweepStatement skip_share_sql = {
-	.text = "UPDATE sweep.run_live SET status = 'skipped', stop_reason = 'skipped', started_at = pg_catalog.clock_timestamp(), "
-		"finished_at = pg_catalog.clock_timestamp(), pid = $2, detail = $3, bucket = NULL WHERE run_id = $1 AND status = 'waiting'",
-	.types = {INT8OID, INT4OID, JSONBOID}};
+		"AND l.classid = $4 AND l.objid = $5 AND l.objsubid = $6 LIMIT 1))) WHERE run_id = $1 AND status = 'waiting' RETURNING detail ->> 'holder_pid'",
+	.types = {INT8OID, INT4OID, OIDOID, OIDOID, OIDOID, INT2OID, JSONBOID}};
 SweepStatement sweep_fail_start_sql = {
 	.text = "SELECT sweep._fail_start($1, $2, $3, $4)",
 	.types = {INT8OID, TEXTOID, TEXTOID, TEXTOID}};
@@ -251,23 +248,13 @@ sweep_run_row_skip(SweepRun *run)
 	const LOCKTAG *tag = &run->lock.tag;
 	Datum		values[] = {
 		Int64GetDatum(run->run_id), Int32GetDatum(MyProcPid), ObjectIdGetDatum(tag->locktag_field1), ObjectIdGetDatum(tag->locktag_field2),
-		ObjectIdGetDatum(tag->locktag_field3), Int16GetDatum((int16) tag->locktag_field4)
+		ObjectIdGetDatum(tag->locktag_field3), Int16GetDatum((int16) tag->locktag_field4), (Datum) 0
 	};
 
-	if (!is_locked(run) && sweep_sql_execute(&skip_run_sql, values, NULL) == 1)
+	if (run->buckets != NULL)
+		values[6] = JsonbPGetDatum(sweep_detail_merge(run->state.detail, sweep_detail_read("{\"reason\": \"no_bucket\"}"), CurrentMemoryContext));
+	if (!is_locked(run) && sweep_sql_execute(&skip_run_sql, values, run->buckets != NULL ? NULL : "      n") == 1)
 		run->lock_holder = sweep_sql_text(1, run->context);
-}
-
-void
-sweep_run_row_skip_share(SweepRun *run)
-{
-	Jsonb	   *reason = sweep_detail_read("{\"reason\": \"no_bucket\"}");
-	Datum		values[] = {
-		Int64GetDatum(run->run_id), Int32GetDatum(MyProcPid), JsonbPGetDatum(sweep_detail_merge(run->state.detail, reason, CurrentMemoryContext))
-	};
-
-	if (!is_locked(run))
-		(void) sweep_sql_execute(&skip_share_sql, values, NULL);
 }
 
 void

@@ -23,7 +23,6 @@ extern void sweep_run_row_save(SweepRun *run);
 
 /* Record that the run was skipped: the lock is held by run->lock_holder; or no bucket is free. */
 extern void sweep_run_row_skip(SweepRun *run);
-extern void sweep_run_row_skip_share(SweepRun *run);
 
 /* Ends the waiting row of a run that could not begin or was stopped before, with its reason and error. */
 extern void sweep_run_row_fail(SweepRun *run);

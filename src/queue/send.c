@@ -194,7 +194,7 @@ try_send_work(void *arg)
 
 	LOCAL_FCINFO(send, 6);
 
-	if (sweep_lock_acquire_queue(PG_GETARG_INT32(0), LOCK_SHARED, false) == LOCKACQUIRE_NOT_AVAIL)
+	if (sweep_lock_acquire_queue(PG_GETARG_INT32(0), ShareLock, false) == LOCKACQUIRE_NOT_AVAIL)
 		ereport(ERROR,
 				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 				 errmsg("queue is being dropped")));

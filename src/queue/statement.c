@@ -88,7 +88,7 @@ sweep_statement_begin(PG_FUNCTION_ARGS)
 {
 	sweep_extension_require(sweep_extension_find());
 	/* The lock keeps the queue from being dropped meanwhile; its rows would stay for ever. */
-	(void) sweep_lock_acquire_queue(PG_GETARG_INT32(0), PG_GETARG_BOOL(1) ? LOCK_ALONE : LOCK_SHARED, true);
+	(void) sweep_lock_acquire_queue(PG_GETARG_INT32(0), PG_GETARG_BOOL(1) ? ExclusiveLock : ShareLock, true);
 	sweep_transaction_change(sweep_queue_relation(), PG_GETARG_INT32(0))->reset_if_undone = true;
 	sweep_statement_open();
 	PG_RETURN_VOID();

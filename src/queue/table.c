@@ -277,7 +277,7 @@ ask_again(text *name, SweepQueueRight right, int refusals)
 static bool
 keep_queue(int32 queue_id)
 {
-	if (sweep_lock_acquire_queue(queue_id, LOCK_SHARED, true) == LOCKACQUIRE_OK)
+	if (sweep_lock_acquire_queue(queue_id, ShareLock, true) == LOCKACQUIRE_OK)
 		AcceptInvalidationMessages();
 	return queues_valid;
 }
