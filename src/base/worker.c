@@ -42,6 +42,8 @@
 StaticAssertDecl(sizeof(SweepWorkerArgs) <= BGW_EXTRALEN, "the arguments of a worker fit into bgw_extra");
 
 #define POSTMASTER_WATCH_MS 1000
+#define RESTART_SECONDS 2
+
 /*
  * Values of settings that would otherwise change the meaning of the engine's statements, or end them, if they are set
  * for the database or the bootstrap superuser. A process that needs other values sets them itself.
@@ -114,10 +116,12 @@ sweep_worker_register(const char *type, const char *name, const char *entry_poin
 	strlcpy(worker.bgw_function_name, entry_point, sizeof(worker.bgw_function_name));
 	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
 	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
-	worker.bgw_restart_time = BGW_NEVER_RESTART;
-	worker.bgw_notify_pid = MyProcPid;
+	worker.bgw_restart_time = handle != NULL ? BGW_NEVER_RESTART : RESTART_SECONDS;
+	worker.bgw_notify_pid = handle != NULL ? MyProcPid : 0;
 	memcpy(worker.bgw_extra, args, sizeof(*args));
-	return RegisterDynamicBackgroundWorker(&worker, handle);
+	if (handle == NULL)
+		RegisterBackgroundWorker(&worker);
+	return handle == NULL || RegisterDynamicBackgroundWorker(&worker, handle);
 }
 
 void

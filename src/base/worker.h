@@ -18,7 +18,8 @@ typedef struct SweepWorkerArgs
 } SweepWorkerArgs;
 
 /*
- * Registers a dynamic worker that is never restarted by the postmaster. False when max_worker_processes are in use.
+ * Registers a dynamic worker that is never restarted by the postmaster. False when max_worker_processes are in use. Without a handle,
+ * while the server starts, a worker that the postmaster restarts.
  */
 extern bool sweep_worker_register(const char *type, const char *name, const char *entry_point,
 								  const SweepWorkerArgs *args, BackgroundWorkerHandle **handle);

@@ -15,14 +15,13 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
 #include "utils/guc.h"
-#include "utils/numeric.h"
 
 #include "base/door.h"
 #include "engine/environment.h"
 
 static void set_all(SweepRun *run, GucAction action);
-static const char *text_of(const JsonbValue *value);
 static GucContext context_of(Oid role);
 
 PG_FUNCTION_INFO_V1(sweep_environment_check);
@@ -50,34 +49,23 @@ set_all(SweepRun *run, GucAction action)
 	JsonbIterator *iterator = JsonbIteratorInit(&run->settings->root);
 	JsonbIteratorToken token;
 	JsonbValue	key;
-	JsonbValue	value;
 
 	while ((token = JsonbIteratorNext(&iterator, &key, true)) != WJB_DONE)
 	{
 		char	   *name;
+		Datum		value;
 
 		if (token != WJB_KEY)
 			continue;
-		(void) JsonbIteratorNext(&iterator, &value, true);
 		name = pnstrdup(key.val.string.val, key.val.string.len);
 		if (action == GUC_ACTION_LOCAL && pg_strcasecmp(name, "statement_timeout") == 0)
 			continue;
-		(void) set_config_option(name, text_of(&value), context_of(GetUserId()), PGC_S_SESSION, action, true, 0, false);
+		value = DirectFunctionCall2(jsonb_object_field_text, JsonbPGetDatum(run->settings), CStringGetTextDatum(name));
+		(void) set_config_option(name, TextDatumGetCString(value), context_of(GetUserId()), PGC_S_SESSION, action, true, 0, false);
 		/* This value is for commits that wait for the disk; batch.c sets the value for the others. */
 		if (pg_strcasecmp(name, "synchronous_commit") == 0)
 			run->synchronous_commit = MemoryContextStrdup(run->context, GetConfigOption("synchronous_commit", false, false));
 	}
-}
-
-/* The value as text, as SET takes it. */
-static const char *
-text_of(const JsonbValue *value)
-{
-	if (value->type == jbvBool)
-		return value->val.boolean ? "true" : "false";
-	if (value->type == jbvNumeric)
-		return DatumGetCString(DirectFunctionCall1(numeric_out, NumericGetDatum(value->val.numeric)));
-	return value->type == jbvString ? pnstrdup(value->val.string.val, value->val.string.len) : "";
 }
 
 static GucContext

@@ -54,7 +54,6 @@ static void interrupt(void);
 static void answer_work(void *arg);
 static double number_of(Oid type, Datum value);
 static bool is_number(Oid type);
-static bool is_cancelled(const Question *question);
 static const char *why_unknown(const Question *question);
 
 PG_FUNCTION_INFO_V1(sweep_estimate_check);
@@ -116,7 +115,8 @@ sweep_estimate_ask(SweepRun *run)
 		sweep_worker_report_activity(psprintf("%s: estimate", run->job));
 	end = sweep_batch_transact(run, ask_work, &question, &question.error);
 	sweep_step_free(question.step);
-	if (is_cancelled(&question))
+	/* The timeout of a CALL may pass at the same moment as the limit of the estimate. */
+	if (question.error != NULL && sweep_cancel_is_error(question.error) && (!question.timed_out || sweep_timers_statement_fired(run)))
 	{
 		pg_atomic_fetch_or_u32(&run->slot->stop_request, SWEEP_STOP_REQUEST_CANCEL);
 		sweep_batch_fail(run, question.error);
@@ -202,15 +202,6 @@ is_number(Oid type)
 	Oid			base = getBaseType(type);
 
 	return base == INT2OID || base == INT4OID || base == INT8OID || base == FLOAT4OID || base == FLOAT8OID || base == NUMERICOID;
-}
-
-/* The timeout of a CALL may pass at the same moment as the limit of the estimate. */
-static bool
-is_cancelled(const Question *question)
-{
-	const ErrorData *error = question->error;
-
-	return error != NULL && sweep_cancel_is_error(error) && (!question->timed_out || sweep_timers_statement_fired(question->run));
 }
 
 /* Why there is no result; NULL when there is one. */

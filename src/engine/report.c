@@ -22,19 +22,19 @@
 #define ERROR_TEXT_LIMIT 8192
 
 static int64 bound_rows(const SweepRun *run, int64 rows);
-static TimestampTz first_deadline(const SweepRun *run, TimestampTz started_at);
 
 void
 sweep_report_begin(SweepRun *run)
 {
 	TimestampTz now = GetCurrentTimestamp();
 	SweepLiveProgress *live = &run->slot->live;
+	int64		end_us = run->timeout_us > 0 && (run->stop_after_us < 0 || run->stop_after_us > run->timeout_us) ? run->timeout_us : run->stop_after_us;
 
 	SpinLockAcquire(&run->slot->mutex);
 	live->batch_size = run->sql == NULL ? run->batch_size : 0;
 	live->estimated_rows = run->estimate == NULL ? bound_rows(run, live->estimated_rows > 0 ? live->estimated_rows : -1) : -1;
 	live->started_at = now;
-	live->deadline = first_deadline(run, now);
+	live->deadline = end_us < 0 ? 0 : now + end_us;
 	SpinLockRelease(&run->slot->mutex);
 }
 
@@ -219,14 +219,4 @@ bound_rows(const SweepRun *run, int64 rows)
 	if (most_by_batches > 0 && (rows < 0 || rows > most_by_batches))
 		rows = most_by_batches;
 	return rows;
-}
-
-static TimestampTz
-first_deadline(const SweepRun *run, TimestampTz started_at)
-{
-	int64		first = run->stop_after_us;
-
-	if (run->timeout_us > 0 && (first < 0 || first > run->timeout_us))
-		first = run->timeout_us;
-	return first < 0 ? 0 : started_at + first;
 }

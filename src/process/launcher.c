@@ -33,7 +33,6 @@
 #include "process/pool.h"
 #include "process/runner.h"
 
-#define RESTART_SECONDS 2
 #define LIST_MS 60000
 
 /* Backward step of the wall clock after which moments are no longer known, in us. */
@@ -85,16 +84,7 @@ static void retire(int code, Datum arg);
 void
 sweep_launcher_register(void)
 {
-	BackgroundWorker worker = {0};
-
-	strlcpy(worker.bgw_type, "pg_sweep launcher", sizeof(worker.bgw_type));
-	strlcpy(worker.bgw_name, "pg_sweep launcher", sizeof(worker.bgw_name));
-	strlcpy(worker.bgw_library_name, "pg_sweep", sizeof(worker.bgw_library_name));
-	strlcpy(worker.bgw_function_name, "sweep_launcher_main", sizeof(worker.bgw_function_name));
-	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
-	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
-	worker.bgw_restart_time = RESTART_SECONDS;
-	RegisterBackgroundWorker(&worker);
+	(void) sweep_worker_register("pg_sweep launcher", "pg_sweep launcher", "sweep_launcher_main", &(SweepWorkerArgs) {0}, NULL);
 }
 
 void

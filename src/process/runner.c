@@ -62,7 +62,6 @@ typedef struct RunnerContext
 static SweepSlot *next_wanted(void);
 static void perform(void);
 static void read_work(void *arg);
-static void name_session(const SweepRun *run);
 static bool may_perform_another(void);
 static bool go_on(void);
 static bool stay(void);
@@ -298,10 +297,13 @@ perform(void)
 				 errmsg("run %lld could not be read: %s", (long long) run_id, error->message)));
 	if (runner.found)
 	{
+		char		name[NAMEDATALEN + 32];
+
 		/* The process of a share may go on with the next share. */
 		if (runner.login == 0 && runner.run->bucket_count > 0)
 			runner.login = sweep_reuse_login_stamp();
-		name_session(runner.run);
+		snprintf(name, sizeof(name), "pg_sweep: %s #%lld", runner.run->job, (long long) run_id);
+		sweep_worker_set("application_name", name);
 		sweep_run_perform(runner.run);
 		runner.slot->put_back = runner.run->stage == RUN_PUT_BACK;
 	}
@@ -321,15 +323,6 @@ read_work(void *arg)
 		return;
 	sweep_definition_read(context->run, 1);
 	context->found = context->run->run_as == context->slot->role && sweep_lock_acquire_number(SWEEP_LOCK_RUN, context->run->run_id);
-}
-
-static void
-name_session(const SweepRun *run)
-{
-	char		name[NAMEDATALEN + 32];
-
-	snprintf(name, sizeof(name), "pg_sweep: %s #%lld", run->job, (long long) run->run_id);
-	sweep_worker_set("application_name", name);
 }
 
 static bool
