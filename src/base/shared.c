@@ -270,14 +270,18 @@ sweep_shared_unclaim(SweepSlot *slot)
 bool
 sweep_shared_look(int index, SweepSlot *copy)
 {
+	SweepSlot  *slot = &shared->slots[index];
+	bool		used;
+
 	if (index < 0 || index >= shared->slot_count)
 		return false;
 	sweep_shared_lock(LW_SHARED);
-	SpinLockAcquire(&shared->slots[index].mutex);
-	memcpy(copy, &shared->slots[index], sizeof(*copy));
-	SpinLockRelease(&shared->slots[index].mutex);
+	used = slot->state != SLOT_FREE && slot->database == MyDatabaseId;
+	SpinLockAcquire(&slot->mutex);
+	memcpy(copy, slot, used ? sizeof(*copy) : 0);
+	SpinLockRelease(&slot->mutex);
 	sweep_shared_unlock();
-	return copy->state != SLOT_FREE && copy->database == MyDatabaseId;
+	return used;
 }
 
 bool
