@@ -396,37 +396,6 @@ sweep_shared_gives_way(const SweepDatabase *entry)
 	return shared->line;
 }
 
-bool
-sweep_shared_any_consumer(Oid database, bool starting)
-{
-	bool		any = false;
-
-	sweep_shared_lock(LW_SHARED);
-	for (int i = 0; i < shared->slot_count; i++)
-	{
-		const SweepSlot *slot = &shared->slots[i];
-
-		any |= slot->consumer_id != 0 && slot->database == database && (starting ? slot->state == SLOT_STARTING : slot->state != SLOT_FREE);
-	}
-	sweep_shared_unlock();
-	return any;
-}
-
-void
-sweep_shared_dismiss(Oid database, int32 consumer_id, int surplus)
-{
-	for (int i = 0; i < shared->slot_count && surplus > 0; i++)
-	{
-		SweepSlot  *slot = &shared->slots[i];
-
-		if (!sweep_shared_has_consumer(slot) || slot->database != database || (consumer_id >= 0 && slot->consumer_id != consumer_id))
-			continue;
-		pg_atomic_write_u32(&slot->stop_request, SWEEP_STOP_REQUEST_CANCEL);
-		sweep_shared_wake(slot->procno);
-		surplus--;
-	}
-}
-
 void
 sweep_shared_wake(ProcNumber procno)
 {

@@ -34,6 +34,7 @@
 
 #include "base/ask.h"
 #include "base/cancel.h"
+#include "base/clock.h"
 #include "base/log_context.h"
 #include "base/session_lock.h"
 #include "base/shared.h"
@@ -336,6 +337,16 @@ sweep_worker_wait(long timeout_ms)
 		bound_statements();
 	}
 	return reload;
+}
+
+void
+sweep_worker_pause(long pause_ms, pg_atomic_uint32 *ended)
+{
+	int64		end_us = sweep_monotonic_us() + pause_ms * INT64CONST(1000);
+	bool		reloaded = false;
+
+	while (!reloaded && pg_atomic_read_u32(ended) == 0 && sweep_monotonic_us() < end_us)
+		reloaded = sweep_worker_wait((long) Max((end_us - sweep_monotonic_us()) / 1000, 1));
 }
 
 /* SQL: sweep._wake() RETURNS void */

@@ -5,6 +5,7 @@
 #ifndef SWEEP_WORKER_H
 #define SWEEP_WORKER_H
 
+#include "port/atomics.h"
 #include "postmaster/bgworker.h"
 
 /* Arguments of a worker, from the process that registers it; they travel in bgw_extra. */
@@ -66,5 +67,8 @@ extern void sweep_worker_wake_at_commit(void);
 
 /* Waits for the latch or so many milliseconds, and processes interrupts. True when it has reloaded the configuration. */
 extern bool sweep_worker_wait(long timeout_ms);
+
+/* Waits the whole time, although timers set the latch each second; only a flag that is not 0, or a reload, ends it early. */
+extern void sweep_worker_pause(long pause_ms, pg_atomic_uint32 *ended);
 
 #endif							/* SWEEP_WORKER_H */

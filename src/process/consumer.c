@@ -35,7 +35,6 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
-#include "base/clock.h"
 #include "base/lock.h"
 #include "base/log_context.h"
 #include "base/role.h"
@@ -91,7 +90,6 @@ static void handle_suspect(SweepConsumer *consumer, int index);
 static bool is_of_server(const ErrorData *error);
 static bool may_spare(const SweepConsumer *consumer);
 static void wait_for_server(SweepConsumer *consumer, const ErrorData *error);
-static void pause_for(const SweepConsumer *consumer, long pause_ms);
 static bool record(SweepConsumer *consumer, SweepWork work, ErrorData **error);
 static bool fail_message(SweepConsumer *consumer, ErrorData **error);
 static void fail_work(void *arg);
@@ -228,7 +226,7 @@ claim_messages(SweepConsumer *consumer)
 				(errcode(error->sqlerrcode),
 				 errmsg("consumer of queue \"%s\" could not claim messages: %s", consumer->queue, error->message)));
 	consumer->pause_ms = consumer->pause_ms == 0 ? RETRY_MS : Min(Max(consumer->pause_ms * 2, FIRST_PAUSE_MS), LONGEST_PAUSE_MS);
-	pause_for(consumer, consumer->pause_ms);
+	sweep_worker_pause(consumer->pause_ms, &consumer->slot->stop_request);
 	return false;
 }
 
@@ -396,20 +394,9 @@ wait_for_server(SweepConsumer *consumer, const ErrorData *error)
 	ereport(WARNING,
 			(errcode(error->sqlerrcode),
 			 errmsg("consumer of queue \"%s\" pauses for %ld ms: %s", consumer->queue, consumer->outage_ms, error->message)));
-	pause_for(consumer, consumer->outage_ms);
+	sweep_worker_pause(consumer->outage_ms, &consumer->slot->stop_request);
 	if (pg_atomic_read_u32(&consumer->slot->stop_request) != 0)
 		consumer->present = false;
-}
-
-/* Timers set the latch of the process each second; only a reload, or a request to leave, ends a pause early. */
-static void
-pause_for(const SweepConsumer *consumer, long pause_ms)
-{
-	int64		end_us = sweep_monotonic_us() + pause_ms * INT64CONST(1000);
-	bool		reloaded = false;
-
-	while (!reloaded && pg_atomic_read_u32(&consumer->slot->stop_request) == 0 && sweep_monotonic_us() < end_us)
-		reloaded = sweep_worker_wait((long) Max((end_us - sweep_monotonic_us()) / 1000, 1));
 }
 
 /* Records the failure of a message. A handler may have left the session in a state in which writes fail: the session is reset for a second try. */
