@@ -37,10 +37,13 @@ CREATE TABLE _sweep_before.begun AS
 CREATE UNIQUE INDEX ON _sweep_before.begun (run_id);
 
 DO $$
+DECLARE
+	-- The cluster alone identified it.
+	home constant pg_catalog.text := 'CASE o.system_identifier WHEN (SELECT c.system_identifier FROM pg_catalog.pg_control_system() AS c) THEN sweep._system_identifier() ELSE o.system_identifier END';
 BEGIN
 	PERFORM _sweep_before.put_back('queue', 'sweep.queue', '{}', '{}'), _sweep_before.put_back('queue_message', 'sweep.queue_message', '{}', '{}'),
 		_sweep_before.put_back('queue_dead', 'sweep.queue_dead', '{}', '{}'), _sweep_before.put_back('queue_done', 'sweep.queue_done', '{}', '{}'),
-		_sweep_before.put_back('consumer', 'sweep.consumer', '{}', '{}'), _sweep_before.put_back('consumer_crash', 'sweep.consumer_crash', '{}', '{}'),
+		_sweep_before.put_back('consumer', 'sweep.consumer', ARRAY[['system_identifier', home]], '{}'), _sweep_before.put_back('consumer_crash', 'sweep.consumer_crash', '{}', '{}'),
 		_sweep_before.put_back('once_key', 'sweep.once_key', '{}', '{}'), _sweep_before.put_back('bucket', 'sweep.bucket', '{}', '{}'),
 		_sweep_before.put_back('control', 'sweep.control', '{}', '{}'), _sweep_before.put_back('quarantine', 'sweep.quarantined_item', '{}', '{}');
 	PERFORM _sweep_before.put_back('job', 'sweep.job_definition', ARRAY[
@@ -52,6 +55,7 @@ BEGIN
 		['settings', $e$coalesce(to_jsonb(o) -> 'settings', '{}')$e$],
 		['priority', $e$coalesce((to_jsonb(o) ->> 'priority')::int, 0)$e$]], '{}');
 	PERFORM _sweep_before.put_back('job_state', 'sweep.job_state', ARRAY[
+		['system_identifier', home],
 		['as_user', $e$coalesce((SELECT sweep._is_user(j.run_as) FROM sweep.job_definition j WHERE j.name = o.job), false)$e$],
 		['last_begun', $e$(SELECT count(*) FROM _sweep_before.begun b WHERE b.started_at <= o.last_start)$e$],
 		['alert_queue_owner', $e$(SELECT q.owner FROM sweep.job_definition j JOIN sweep.queue q ON q.name = j.alert_queue WHERE j.name = o.job)$e$],

@@ -14,6 +14,7 @@
 #include "catalog/namespace.h"
 #include "commands/prepare.h"
 #include "commands/sequence.h"
+#include "common/hashfn.h"
 #include "fmgr.h"
 #include "jit/jit.h"
 #include "miscadmin.h"
@@ -35,6 +36,7 @@
 #include "base/ask.h"
 #include "base/cancel.h"
 #include "base/clock.h"
+#include "base/extension.h"
 #include "base/log_context.h"
 #include "base/session_lock.h"
 #include "base/shared.h"
@@ -385,16 +387,22 @@ wake_after_commit(XactEvent event, void *arg)
 		wake_at_commit = false;
 }
 
-/* SQL: sweep._system_identifier() RETURNS bigint: of the cluster, as pg_control_system() shows it */
+/*
+ * SQL: sweep._system_identifier() RETURNS bigint
+ *
+ * CREATE EXTENSION is part of it, because a dump may be restored into the database that it is of (pg_restore --clean).
+ */
 Datum
 sweep_worker_system_identifier(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_INT64((int64) GetSystemIdentifier());
+	Oid			extension = sweep_extension_find() ? sweep_extension()->id : InvalidOid;
+
+	PG_RETURN_DATUM(hash_uint32_extended(extension, GetSystemIdentifier()));
 }
 
 /* SQL: sweep._is_home(system_identifier bigint, database oid) RETURNS boolean */
 Datum
 sweep_worker_is_home(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(PG_GETARG_INT64(0) == (int64) GetSystemIdentifier() && PG_GETARG_OID(1) == MyDatabaseId);
+	PG_RETURN_BOOL(PG_GETARG_INT64(0) == DatumGetInt64(sweep_worker_system_identifier(fcinfo)) && PG_GETARG_OID(1) == MyDatabaseId);
 }

@@ -151,7 +151,7 @@ COMMENT ON COLUMN sweep.job_state.last_begun IS 'value of begun in the run that 
 COMMENT ON COLUMN sweep.job_state.boot IS 'server start for which an @reboot job has been started';
 COMMENT ON COLUMN sweep.job_state.alert_queue_owner IS 'owner of the alert_queue when that was set: if the queue gets another owner, it gets no alerts unless that role may see the runs';
 COMMENT ON COLUMN sweep.job_state.hook_roles IS 'roles of the jobs in the hooks at the time when the hooks were set: {"name": "role"}';
-COMMENT ON COLUMN sweep.job_state.system_identifier IS 'cluster the job is meant for';
+COMMENT ON COLUMN sweep.job_state.system_identifier IS 'cluster the job is meant for, and CREATE EXTENSION: see sweep._system_identifier';
 COMMENT ON COLUMN sweep.job_state.database IS 'database the job is meant for: a copy of it elsewhere is paused until sweep.resume_all() is called there';
 COMMENT ON COLUMN sweep.job_state.all_paused_at IS 'since when it is paused by sweep.pause_all; NULL: it is not, or was created afterwards';
 
@@ -355,8 +355,8 @@ COMMENT ON FUNCTION sweep._reschedule(text, timestamptz, timestamptz) IS 'comput
 
 CREATE FUNCTION sweep._system_identifier() RETURNS bigint
 	LANGUAGE c STABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'sweep_worker_system_identifier';
-COMMENT ON FUNCTION sweep._system_identifier() IS 'identifies the cluster; unlike pg_control_system() it reads no file';
+COMMENT ON FUNCTION sweep._system_identifier() IS 'identifies the cluster and, in it, what CREATE EXTENSION has created; unlike pg_control_system() it reads no file';
 
 CREATE FUNCTION sweep._is_home(system_identifier bigint, database oid) RETURNS boolean
 	LANGUAGE c STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'sweep_worker_is_home';
-COMMENT ON FUNCTION sweep._is_home(bigint, oid) IS 'whether this is that cluster and that database; used in the statement that reads which jobs are to be started';
+COMMENT ON FUNCTION sweep._is_home(bigint, oid) IS 'whether this is that cluster, extension and database; used in the statement that reads which jobs are to be started';

@@ -19,7 +19,7 @@ COMMENT ON COLUMN sweep.retention_proof.run_as IS 'role of the run';
 COMMENT ON COLUMN sweep.retention_proof.run_id IS 'number of the run';
 COMMENT ON COLUMN sweep.retention_proof.proved_at IS 'when its last statement was executed';
 COMMENT ON COLUMN sweep.retention_proof.proof IS 'the result of sweep._proof_expression';
-COMMENT ON COLUMN sweep.retention_proof.system_identifier IS 'cluster it was proved in';
+COMMENT ON COLUMN sweep.retention_proof.system_identifier IS 'cluster and extension it was proved in';
 COMMENT ON COLUMN sweep.retention_proof.database IS 'database it was proved in';
 
 CREATE FUNCTION sweep._count_up_to(relation regclass, condition text) RETURNS text

@@ -35,7 +35,7 @@ COMMENT ON COLUMN sweep.consumer.run_as IS 'name of the role its processes are c
 COMMENT ON COLUMN sweep.consumer.concurrency IS 'how many processes';
 COMMENT ON COLUMN sweep.consumer.batch IS 'how many messages a process handles in one transaction';
 COMMENT ON COLUMN sweep.consumer.paused_at IS 'since when it is paused; NULL: it is not';
-COMMENT ON COLUMN sweep.consumer.system_identifier IS 'cluster that it belongs to';
+COMMENT ON COLUMN sweep.consumer.system_identifier IS 'cluster and extension that it belongs to';
 COMMENT ON COLUMN sweep.consumer.database IS 'database that it belongs to: in a copy of the database it is paused until sweep.resume_all() is called there';
 COMMENT ON COLUMN sweep.consumer.all_paused_at IS 'since when it is paused together with all others; NULL: it is not, or was created since';
 

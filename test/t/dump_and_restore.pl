@@ -87,6 +87,14 @@ $node->safe_psql('postgres', 'CREATE DATABASE third');
 $node->command_ok([ 'pg_restore', '--exit-on-error', '-d', 'third', "$dump.c" ], 'pg_restore');
 is($node->safe_psql('third', 'SELECT DISTINCT state FROM sweep.jobs'), 'paused: the database is a copy', 'its jobs are paused, too');
 
+# ---------------------------------------------------------------- a dump that is restored in the database that it is of
+$node->safe_psql('third', 'SELECT sweep.resume_all()');
+$node->command_ok([ 'pg_dump', '-Fc', '-f', "$dump.c", 'third' ], 'pg_dump of a database that is at home');
+is($node->safe_psql('third', q{SELECT count(*) FROM sweep.jobs WHERE state LIKE 'paused: the%'}), 0, 'where jobs run');
+$node->command_ok([ 'pg_restore', '--exit-on-error', '--clean', '-d', 'third', "$dump.c" ], 'pg_restore --clean there');
+is($node->safe_psql('third', 'SELECT (SELECT string_agg(DISTINCT state, $$ $$) FROM sweep.jobs), (SELECT state FROM sweep.consumers)'),
+	'paused: the database is a copy|paused: the database is a copy', 'its jobs and consumers are paused as well');
+
 # ---------------------------------------------------------------- what belonged to a role that was dropped
 $node->safe_psql('postgres', 'CREATE ROLE leaver LOGIN IN ROLE sweep_user; CREATE DATABASE left_behind');
 prepare_database($node, 'left_behind');

@@ -171,7 +171,7 @@ sub load_old
 	$node->safe_psql('postgres', "CREATE DATABASE $database");
 	$node->safe_psql($database, "CREATE EXTENSION pg_sweep VERSION '$old'; CREATE EXTENSION pg_sweep_gitlab VERSION '$old'");
 	$node->safe_psql($database, slurp_output("$top/test/bin/released-rows", $old));
-	$node->safe_psql($database, "UPDATE sweep.$_ SET system_identifier = sweep._system_identifier(), database = (SELECT oid FROM pg_database WHERE datname = current_database())")
+	$node->safe_psql($database, "UPDATE sweep.$_ SET system_identifier = (SELECT system_identifier FROM pg_control_system()), database = (SELECT oid FROM pg_database WHERE datname = current_database())")
 	  for qw(job_state consumer);
 	$node->safe_psql($database, q{INSERT INTO sweep.consumer_crash SELECT queue_id, message_id, 1, now() FROM sweep.queue_message WHERE payload = '{"n": 2}' LIMIT 1 ON CONFLICT DO NOTHING;
 		INSERT INTO sweep.bucket VALUES ('divided', 0, 'available', NULL, NULL, now());
