@@ -65,16 +65,17 @@ static void lost_work(void *arg);
 static void due_work(void *arg);
 
 bool
-sweep_due_can_connect(void)
+sweep_due_is_open(void)
 {
 	HeapTuple	tuple = SearchSysCache1(DATABASEOID, ObjectIdGetDatum(MyDatabaseId));
-	bool		can = HeapTupleIsValid(tuple) && ((Form_pg_database) GETSTRUCT(tuple))->datallowconn;
+	Form_pg_database form = HeapTupleIsValid(tuple) ? (Form_pg_database) GETSTRUCT(tuple) : NULL;
+	bool		open = form != NULL && form->datallowconn && !form->datistemplate;
 
 	if (HeapTupleIsValid(tuple))
 		ReleaseSysCache(tuple);
-	if (!can)
+	if (!open)
 		sweep_shared_wake_launcher(true);
-	return can;
+	return open;
 }
 
 /*

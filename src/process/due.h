@@ -23,10 +23,10 @@ typedef struct SweepDue
 extern bool sweep_due_queue(TimestampTz now, bool (*transact) (SweepWork work), SweepDatabaseRecord *database, SweepDue *due);
 
 /*
- * Whether the process of a run could connect to the database. After ALTER DATABASE with ALLOW_CONNECTIONS false it cannot, so runs wait
- * instead of failing; the launcher is asked to read its list, and makes the scheduler and the consumers leave.
+ * Whether runs may start in the database. After ALTER DATABASE with ALLOW_CONNECTIONS false their processes cannot connect, and a template has
+ * no scheduler, so runs wait; the launcher is asked to read its list, and makes the scheduler and the consumers leave.
  */
-extern bool sweep_due_can_connect(void);
+extern bool sweep_due_is_open(void);
 
 /*
  * Lists the waiting runs that may start, in the order in which they are to start: run_id, number of rows of the last run, ctid of the row, the job,

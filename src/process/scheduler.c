@@ -223,7 +223,7 @@ startable_work(void *arg)
 	uint64		count;
 
 	scheduler.startable = NIL;
-	if (!sweep_due_can_connect())
+	if (!sweep_due_is_open())
 		return;
 	count = sweep_due_list(scheduler.now, scheduler.record->last_role);
 	for (uint64 i = 0; i < count; i++)

@@ -158,19 +158,24 @@ $node->reload;
 ok(pid_of($node, 'scheduler', 'a2'), 'pg_sweep.databases: empty means all again');
 works('a2', 'pg_sweep.databases: its jobs run');
 
-# ---------------------------------------------------------------- closed to connections
-idle('a2');
-my $inside = $node->background_psql('a2', on_error_stop => 0);
-$inside->query('SELECT 1');
-$node->safe_psql('postgres', 'ALTER DATABASE a2 ALLOW_CONNECTIONS false');
-$run = $inside->query(q{SELECT sweep.start('long')});
-soon($node, q{SELECT count(*) FROM pg_stat_activity WHERE datname = 'a2' AND backend_type <> 'client backend'}, 0, 'ALLOW_CONNECTIONS false: the scheduler leaves');
-is($inside->query("SELECT status FROM sweep.runs WHERE run_id = $run"), 'waiting', 'ALLOW_CONNECTIONS false: a run waits');
-$node->safe_psql('postgres', 'ALTER DATABASE a2 ALLOW_CONNECTIONS true');
-# asks for a scheduler
-$inside->query(q{SELECT sweep.pause('tick')});
-$inside->quit;
-is(ended_run($node, $run, 'a2'), 'succeeded drained 1 0', 'ALLOW_CONNECTIONS true: it is executed');
+# ---------------------------------------------------------------- a template, and closed to connections
+for my $closed ([ 'IS_TEMPLATE', 'true', 'false' ], [ 'ALLOW_CONNECTIONS', 'false', 'true' ])
+{
+	my ($option, $close, $open) = @$closed;
+	my $inside = $node->background_psql('a2', on_error_stop => 0);
+
+	idle('a2');
+	$inside->query('SELECT 1');
+	$node->safe_psql('postgres', "ALTER DATABASE a2 $option $close");
+	$run = $inside->query(q{SELECT sweep.start('long')});
+	soon($node, q{SELECT count(*) FROM pg_stat_activity WHERE datname = 'a2' AND backend_type <> 'client backend'}, 0, "$option $close: the scheduler leaves");
+	is($inside->query("SELECT status FROM sweep.runs WHERE run_id = $run"), 'waiting', "$option $close: a run waits");
+	$node->safe_psql('postgres', "ALTER DATABASE a2 $option $open");
+	# asks for a scheduler
+	$inside->query(q{SELECT sweep.pause('tick'), sweep.resume('tick')});
+	$inside->quit;
+	is(ended_run($node, $run, 'a2'), 'succeeded drained 1 0', "$option $open: it is executed");
+}
 
 idle('a2');
 succeeds('DROP DATABASE a2', 'DROP');
