@@ -40,32 +40,66 @@ extern PGDLLEXPORT const SweepBucketStore *sweep_redis_bucket_store(void);
 /* Largest number that the scripts accept as a bucket. */
 #define LARGEST_BUCKET 999999
 
-static SweepBucketResult check(const SweepBucketRequest *request, const SweepBucketClaim *claim, SweepBucketError *error);
-static SweepBucketResult maintain(const SweepBucketRequest *request, SweepBucketCounts *counts, SweepBucketError *error);
-static SweepBucketResult claim(const SweepBucketRequest *request, SweepBucketClaim *claim, SweepBucketError *error);
-static SweepBucketResult release(const SweepBucketRequest *request, const SweepBucketClaim *claim, SweepBucketError *error);
-static SweepBucketResult run_script(const char *script, const SweepBucketRequest *request, const int64 numbers[], int count,
-									int type, const redisReply **reply, SweepBucketError *error);
-static void write_key(char *key, const SweepBucketRequest *request, const char *suffix);
-static bool is_stopped(const void *request);
-static SweepBucketResult result_of(SweepRedisOutcome outcome, SweepBucketError *error);
-static SweepBucketResult strange_reply(SweepBucketError *error);
-static int64 seconds_of(int64 unix_us, bool round_up);
-static int64 unix_now_us(void);
-
-static const SweepBucketStore store = {
-	.version = SWEEP_BUCKET_STORE_VERSION,
-	.name = "redis",
-	.check = check,
-	.maintain = maintain,
-	.claim = claim,
-	.release = release,
-};
-
-const SweepBucketStore *
-sweep_redis_bucket_store(void)
+static int64
+seconds_of(int64 unix_us, bool round_up)
 {
-	return &store;
+	return (unix_us + (round_up ? USECS_PER_SEC - 1 : 0)) / USECS_PER_SEC;
+}
+
+static int64
+unix_now_us(void)
+{
+	return GetCurrentTimestamp() + (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY;
+}
+
+/* Copies the failure, if that is the result. */
+static SweepBucketResult
+with_failure(SweepBucketResult result, SweepBucketError *error)
+{
+	if (result == BUCKET_FAILED)
+		*error = *sweep_redis_failure();
+	return result;
+}
+
+static void
+write_key(char *key, const SweepBucketRequest *request, const char *suffix)
+{
+	const char *prefix = GetConfigOption("pg_sweep.redis_key_prefix", true, false);
+
+	snprintf(key, KEY_SIZE, "%s{%s}:%s", prefix ? prefix : "", request->key, suffix);
+}
+
+static SweepBucketResult
+strange_reply(SweepBucketError *error)
+{
+	sweep_redis_disconnect();
+	*error = (SweepBucketError) {
+		.sqlstate = ERRCODE_PROTOCOL_VIOLATION,
+		.message = "Redis gave a reply of another kind than its script returns",
+	};
+	return BUCKET_FAILED;
+}
+
+/* Executes a script with both keys and these numbers; with BUCKET_OK its reply is of this type. */
+static SweepBucketResult
+run_script(const char *script, const SweepBucketRequest *request, const int64 numbers[], int count,
+		   int type, const redisReply **reply, SweepBucketError *error)
+{
+	char		available[KEY_SIZE];
+	char		occupied[KEY_SIZE];
+	char		texts[MOST_NUMBERS][24];
+	SweepRedisCommand command = {5, {"EVAL", script, "2", available, occupied}};
+	SweepBucketResult result;
+
+	write_key(available, request, "available_buckets");
+	write_key(occupied, request, "occupied_buckets");
+	for (int i = 0; i < count; i++)
+	{
+		snprintf(texts[i], sizeof(texts[i]), INT64_FORMAT, numbers[i]);
+		command.argument[command.count++] = texts[i];
+	}
+	result = with_failure(sweep_redis_execute(&command, request, reply), error);
+	return result == BUCKET_OK && (*reply)->type != type ? strange_reply(error) : result;
 }
 
 static SweepBucketResult
@@ -107,15 +141,13 @@ maintain(const SweepBucketRequest *request, SweepBucketCounts *counts, SweepBuck
 static SweepBucketResult
 claim(const SweepBucketRequest *request, SweepBucketClaim *claim, SweepBucketError *error)
 {
-	SweepRedisStop stop = {is_stopped, request};
-	SweepRedisOutcome outcome = sweep_redis_connect(&stop);
+	SweepBucketResult result = sweep_redis_connect(request);
 	const int64 numbers[] = {seconds_of(unix_now_us(), true), sweep_redis_last_moment(), request->wanted};
 	const redisReply *reply;
-	SweepBucketResult result;
 	int64		bucket;
 
-	if (outcome != REDIS_REPLIED)
-		return result_of(outcome, error);
+	if (result != BUCKET_OK)
+		return with_failure(result, error);
 	result = run_script(CLAIM_SCRIPT, request, numbers, lengthof(numbers), REDIS_REPLY_STRING, &reply, error);
 	if (result != BUCKET_OK)
 		return result;
@@ -145,71 +177,17 @@ release(const SweepBucketRequest *request, const SweepBucketClaim *claim, SweepB
 	return result;
 }
 
-/* Executes a script with both keys and these numbers; with BUCKET_OK its reply is of this type. */
-static SweepBucketResult
-run_script(const char *script, const SweepBucketRequest *request, const int64 numbers[], int count,
-		   int type, const redisReply **reply, SweepBucketError *error)
+static const SweepBucketStore store = {
+	.version = SWEEP_BUCKET_STORE_VERSION,
+	.name = "redis",
+	.check = check,
+	.maintain = maintain,
+	.claim = claim,
+	.release = release,
+};
+
+const SweepBucketStore *
+sweep_redis_bucket_store(void)
 {
-	SweepRedisStop stop = {is_stopped, request};
-	char		available[KEY_SIZE];
-	char		occupied[KEY_SIZE];
-	char		texts[MOST_NUMBERS][24];
-	SweepRedisCommand command = {5, {"EVAL", script, "2", available, occupied}};
-	SweepBucketResult result;
-
-	write_key(available, request, "available_buckets");
-	write_key(occupied, request, "occupied_buckets");
-	for (int i = 0; i < count; i++)
-	{
-		snprintf(texts[i], sizeof(texts[i]), INT64_FORMAT, numbers[i]);
-		command.argument[command.count++] = texts[i];
-	}
-	result = result_of(sweep_redis_execute(&command, &stop, reply), error);
-	return result == BUCKET_OK && (*reply)->type != type ? strange_reply(error) : result;
-}
-
-static void
-write_key(char *key, const SweepBucketRequest *request, const char *suffix)
-{
-	const char *prefix = GetConfigOption("pg_sweep.redis_key_prefix", true, false);
-
-	snprintf(key, KEY_SIZE, "%s{%s}:%s", prefix ? prefix : "", request->key, suffix);
-}
-
-static bool
-is_stopped(const void *request)
-{
-	return sweep_bucket_is_stopped(request);
-}
-
-static SweepBucketResult
-result_of(SweepRedisOutcome outcome, SweepBucketError *error)
-{
-	if (outcome != REDIS_FAILED)
-		return outcome == REDIS_REPLIED ? BUCKET_OK : BUCKET_STOPPED;
-	*error = *sweep_redis_failure();
-	return BUCKET_FAILED;
-}
-
-static SweepBucketResult
-strange_reply(SweepBucketError *error)
-{
-	sweep_redis_disconnect();
-	*error = (SweepBucketError) {
-		.sqlstate = ERRCODE_PROTOCOL_VIOLATION,
-		.message = "Redis gave a reply of another kind than its script returns",
-	};
-	return BUCKET_FAILED;
-}
-
-static int64
-seconds_of(int64 unix_us, bool round_up)
-{
-	return (unix_us + (round_up ? USECS_PER_SEC - 1 : 0)) / USECS_PER_SEC;
-}
-
-static int64
-unix_now_us(void)
-{
-	return GetCurrentTimestamp() + (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY;
+	return &store;
 }

@@ -8,6 +8,7 @@
  */
 #include "postgres.h"
 
+#include "base/clock.h"
 #include "redis/connection.h"
 
 /* End of the year 9999, in seconds: a later time is not accepted. */
@@ -23,51 +24,124 @@ typedef struct Connection
 
 static Connection connection;
 
-static SweepRedisOutcome log_in(const SweepRedisStop *stop);
-static SweepRedisOutcome authenticate(const SweepRedisStop *stop);
-static SweepRedisOutcome read_clock(const SweepRedisStop *stop);
-static SweepRedisOutcome ask(const SweepRedisCommand *command, const char *what, const SweepRedisStop *stop, const redisReply **reply);
-static SweepRedisOutcome refused(const char *what, const char *reply);
-
-SweepRedisOutcome
-sweep_redis_connect(const SweepRedisStop *stop)
+/* Sets the failure for an error reply. */
+static SweepBucketResult
+refused(const char *what, const char *reply)
 {
-	SweepRedisOutcome outcome;
-
-	if (connection.open && sweep_redis_network_is_usable())
-		return REDIS_REPLIED;
-	sweep_redis_disconnect();
-	outcome = sweep_redis_target_read(&connection.target);
-	if (outcome == REDIS_REPLIED)
-		outcome = sweep_redis_network_open(&connection.target, stop);
-	if (outcome == REDIS_REPLIED)
-		outcome = log_in(stop);
-	connection.open = outcome == REDIS_REPLIED;
-	if (outcome != REDIS_REPLIED)
-		sweep_redis_disconnect();
-	return outcome;
+	return sweep_redis_fail(sweep_redis_reply_class(reply), NULL, sweep_redis_reply_hint(reply),
+							"Redis at %s refused %s: %s", connection.target.place, what, reply);
 }
 
-SweepRedisOutcome
-sweep_redis_execute(const SweepRedisCommand *command, const SweepRedisStop *stop, const redisReply **reply)
+/* Only the code of an error reply is shown, because the reply to an unknown command repeats the command with the password. */
+static SweepBucketResult
+authenticate(const SweepBucketRequest *request)
 {
-	SweepRedisOutcome outcome = sweep_redis_connect(stop);
+	SweepRedisCommand command = {2, {"AUTH", connection.target.password}};
+	const redisReply *reply;
+	SweepBucketResult result;
 
-	if (outcome == REDIS_REPLIED)
+	if (connection.target.user[0])
+		command = (SweepRedisCommand) {3, {"AUTH", connection.target.user, connection.target.password}};
+	result = sweep_redis_network_execute(&command, request, &reply);
+	if (result != BUCKET_OK || reply->type != REDIS_REPLY_ERROR)
+		return result;
+	return sweep_redis_fail(sweep_redis_reply_class(reply->str), NULL, sweep_redis_reply_hint(reply->str),
+							"Redis at %s refused user or password: %.*s", connection.target.place,
+							(int) Min(strcspn(reply->str, " "), 32), reply->str);
+}
+
+/* Executes a command; an error reply is a failure. */
+static SweepBucketResult
+ask(const SweepRedisCommand *command, const char *what, const SweepBucketRequest *request, const redisReply **reply)
+{
+	SweepBucketResult result = sweep_redis_network_execute(command, request, reply);
+
+	if (result == BUCKET_OK && (*reply)->type == REDIS_REPLY_ERROR)
+		result = refused(what, (*reply)->str);
+	return result;
+}
+
+static SweepBucketResult
+read_clock(const SweepBucketRequest *request)
+{
+	static const SweepRedisCommand command = {1, {"TIME"}};
+	const redisReply *reply;
+	SweepBucketResult result = ask(&command, "to tell its time", request, &reply);
+	int64		seconds;
+	int64		microseconds;
+
+	if (result != BUCKET_OK)
+		return result;
+	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
+		!sweep_redis_read_number(reply->element[0], 1, LATEST_SECOND, &seconds) ||
+		!sweep_redis_read_number(reply->element[1], 0, 999999, &microseconds))
+		return refused("to tell its time", "the reply is not one of Redis");
+	connection.redis_ms = seconds * 1000 + microseconds / 1000;
+	connection.redis_read_us = sweep_monotonic_us();
+	return BUCKET_OK;
+}
+
+static SweepBucketResult
+log_in(const SweepBucketRequest *request)
+{
+	SweepBucketResult result = BUCKET_OK;
+
+	if (connection.target.password[0])
+		result = authenticate(request);
+	explicit_bzero(connection.target.password, sizeof(connection.target.password));
+	if (result == BUCKET_OK && connection.target.url.database != 0)
+	{
+		char		number[16];
+		SweepRedisCommand command = {2, {"SELECT", number}};
+		const redisReply *reply;
+
+		snprintf(number, sizeof(number), "%d", connection.target.url.database);
+		result = ask(&command, "to select the database", request, &reply);
+	}
+	if (result == BUCKET_OK)
+		result = read_clock(request);
+	return result;
+}
+
+SweepBucketResult
+sweep_redis_connect(const SweepBucketRequest *request)
+{
+	SweepBucketResult result;
+
+	if (connection.open && sweep_redis_network_is_usable())
+		return BUCKET_OK;
+	sweep_redis_disconnect();
+	result = sweep_redis_target_read(&connection.target);
+	if (result == BUCKET_OK)
+		result = sweep_redis_network_open(&connection.target, request);
+	if (result == BUCKET_OK)
+		result = log_in(request);
+	connection.open = result == BUCKET_OK;
+	if (result != BUCKET_OK)
+		sweep_redis_disconnect();
+	return result;
+}
+
+SweepBucketResult
+sweep_redis_execute(const SweepRedisCommand *command, const SweepBucketRequest *request, const redisReply **reply)
+{
+	SweepBucketResult result = sweep_redis_connect(request);
+
+	if (result == BUCKET_OK)
 	{
 		connection.open = false;
-		outcome = ask(command, "a command", stop, reply);
-		connection.open = outcome == REDIS_REPLIED;
+		result = ask(command, "a command", request, reply);
+		connection.open = result == BUCKET_OK;
 	}
-	if (outcome != REDIS_REPLIED)
+	if (result != BUCKET_OK)
 		sweep_redis_disconnect();
-	return outcome;
+	return result;
 }
 
 int64
 sweep_redis_last_moment(void)
 {
-	return connection.redis_ms + (sweep_redis_now() + connection.target.timeout_us - connection.redis_read_us) / 1000;
+	return connection.redis_ms + (sweep_monotonic_us() + connection.target.timeout_us - connection.redis_read_us) / 1000;
 }
 
 void
@@ -75,85 +149,6 @@ sweep_redis_disconnect(void)
 {
 	sweep_redis_network_close();
 	explicit_bzero(&connection, sizeof(connection));
-}
-
-static SweepRedisOutcome
-log_in(const SweepRedisStop *stop)
-{
-	SweepRedisOutcome outcome = REDIS_REPLIED;
-
-	if (connection.target.password[0])
-		outcome = authenticate(stop);
-	explicit_bzero(connection.target.password, sizeof(connection.target.password));
-	if (outcome == REDIS_REPLIED && connection.target.url.database != 0)
-	{
-		char		number[16];
-		SweepRedisCommand command = {2, {"SELECT", number}};
-		const redisReply *reply;
-
-		snprintf(number, sizeof(number), "%d", connection.target.url.database);
-		outcome = ask(&command, "to select the database", stop, &reply);
-	}
-	if (outcome == REDIS_REPLIED)
-		outcome = read_clock(stop);
-	return outcome;
-}
-
-/* Only the code of an error reply is shown, because the reply to an unknown command repeats the command with the password. */
-static SweepRedisOutcome
-authenticate(const SweepRedisStop *stop)
-{
-	SweepRedisCommand command = {2, {"AUTH", connection.target.password}};
-	const redisReply *reply;
-	SweepRedisOutcome outcome;
-
-	if (connection.target.user[0])
-		command = (SweepRedisCommand) {3, {"AUTH", connection.target.user, connection.target.password}};
-	outcome = sweep_redis_network_execute(&command, stop, &reply);
-	if (outcome != REDIS_REPLIED || reply->type != REDIS_REPLY_ERROR)
-		return outcome;
-	return sweep_redis_fail(sweep_redis_reply_class(reply->str), NULL, sweep_redis_reply_hint(reply->str),
-							"Redis at %s refused user or password: %.*s", connection.target.place,
-							(int) Min(strcspn(reply->str, " "), 32), reply->str);
-}
-
-static SweepRedisOutcome
-read_clock(const SweepRedisStop *stop)
-{
-	static const SweepRedisCommand command = {1, {"TIME"}};
-	const redisReply *reply;
-	SweepRedisOutcome outcome = ask(&command, "to tell its time", stop, &reply);
-	int64		seconds;
-	int64		microseconds;
-
-	if (outcome != REDIS_REPLIED)
-		return outcome;
-	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
-		!sweep_redis_read_number(reply->element[0], 1, LATEST_SECOND, &seconds) ||
-		!sweep_redis_read_number(reply->element[1], 0, 999999, &microseconds))
-		return refused("to tell its time", "the reply is not one of Redis");
-	connection.redis_ms = seconds * 1000 + microseconds / 1000;
-	connection.redis_read_us = sweep_redis_now();
-	return REDIS_REPLIED;
-}
-
-/* Executes a command; an error reply is a failure. */
-static SweepRedisOutcome
-ask(const SweepRedisCommand *command, const char *what, const SweepRedisStop *stop, const redisReply **reply)
-{
-	SweepRedisOutcome outcome = sweep_redis_network_execute(command, stop, reply);
-
-	if (outcome == REDIS_REPLIED && (*reply)->type == REDIS_REPLY_ERROR)
-		outcome = refused(what, (*reply)->str);
-	return outcome;
-}
-
-/* Sets the failure for an error reply. */
-static SweepRedisOutcome
-refused(const char *what, const char *reply)
-{
-	return sweep_redis_fail(sweep_redis_reply_class(reply), NULL, sweep_redis_reply_hint(reply),
-							"Redis at %s refused %s: %s", connection.target.place, what, reply);
 }
 
 bool

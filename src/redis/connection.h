@@ -7,14 +7,14 @@
 
 #include "redis/network.h"
 
-/* Connects and logs in, unless there is a connection already. After REDIS_FAILED and REDIS_STOPPED there is no connection. */
-extern SweepRedisOutcome sweep_redis_connect(const SweepRedisStop *stop);
+/* Connects and logs in, unless there is a connection already. After BUCKET_FAILED and BUCKET_STOPPED there is no connection. */
+extern SweepBucketResult sweep_redis_connect(const SweepBucketRequest *request);
 
 /*
  * Connects if needed, sends one command and waits for its reply, which is valid until the next call of any
  * function here. If the reply does not come, it is not known whether Redis executed the command.
  */
-extern SweepRedisOutcome sweep_redis_execute(const SweepRedisCommand *command, const SweepRedisStop *stop, const redisReply **reply);
+extern SweepBucketResult sweep_redis_execute(const SweepRedisCommand *command, const SweepBucketRequest *request, const redisReply **reply);
 
 /*
  * End of the wait for a command that is sent now, in milliseconds of the clock of Redis. A script that is executed

@@ -28,7 +28,7 @@ sweep_redis_failure(void)
 	return &failure;
 }
 
-SweepRedisOutcome
+SweepBucketResult
 sweep_redis_fail(SweepRedisClass class, const char *detail, const char *hint, const char *format,...)
 {
 	/* Longer than the message by one character, because vsnprintf() may cut a character in two; pg_mbcliplen() does not. */
@@ -50,7 +50,7 @@ sweep_redis_fail(SweepRedisClass class, const char *detail, const char *hint, co
 	failure.sqlstate = sqlstates[class];
 	strlcpy(failure.detail, detail ? detail : "", sizeof(failure.detail));
 	strlcpy(failure.hint, hint ? hint : "", sizeof(failure.hint));
-	return REDIS_FAILED;
+	return BUCKET_FAILED;
 }
 
 void

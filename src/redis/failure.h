@@ -8,22 +8,14 @@
 #include "bucket/store.h"
 #include "redis/reply_class.h"
 
-/* Outcome of a command, or of connecting. */
-typedef enum SweepRedisOutcome
-{
-	REDIS_REPLIED,				/* done */
-	REDIS_STOPPED,				/* given up: is_stopped() said so */
-	REDIS_FAILED,				/* see the failure */
-} SweepRedisOutcome;
-
 /* The last failure, in static memory. No text of it holds a password. */
 extern const SweepBucketError *sweep_redis_failure(void);
 
 /*
- * Sets the failure, and returns REDIS_FAILED. The arguments of the format may come from outside: a reply, a file, the
+ * Sets the failure, and returns BUCKET_FAILED. The arguments of the format may come from outside: a reply, a file, the
  * operating system. The message is cut if it is too long, and valid in the encoding of the database.
  */
-extern SweepRedisOutcome sweep_redis_fail(SweepRedisClass class, const char *detail, const char *hint, const char *format,...) pg_attribute_printf(4, 5);
+extern SweepBucketResult sweep_redis_fail(SweepRedisClass class, const char *detail, const char *hint, const char *format,...) pg_attribute_printf(4, 5);
 
 /*
  * Replaces in place, by a question mark, each control character and each byte that is invalid in the encoding of the

@@ -20,15 +20,15 @@
 #include <sys/socket.h>
 
 #include "miscadmin.h"
-#include "portability/instr_time.h"
 #include "storage/fd.h"
 #include "storage/latch.h"
 
+#include "base/clock.h"
 #include "base/compat.h"
 #include "redis/network.h"
 #include "redis/tls.h"
 
-/* Longest time between two calls of is_stopped, in us. */
+/* Longest time between two calls of sweep_bucket_is_stopped(), in us. */
 #define SLICE_US INT64CONST(150000)
 
 /* Limits of a reply. hiredis reads at most 16 kB at a time. */
@@ -52,121 +52,85 @@ static Network network;
 static redisReplyObjectFunctions limited;
 static void *(*create_array) (const redisReadTask *task, SweepRedisElements elements);
 
-static SweepRedisOutcome open_host(const SweepRedisUrl *url, int64 deadline_us, const SweepRedisStop *stop);
-static SweepRedisOutcome open_address(const char *place, int port, int64 deadline_us, const SweepRedisStop *stop);
-static SweepRedisOutcome begin_tls(int64 deadline_us, const SweepRedisStop *stop);
-static void *create_limited_array(const redisReadTask *task, SweepRedisElements elements);
-static SweepRedisOutcome read_reply(int *reads);
-static SweepRedisOutcome wait_for(int event, int64 deadline_us, const SweepRedisStop *stop);
-static void free_context(void);
-static SweepRedisOutcome result_of(int status);
-static SweepRedisOutcome because(const char *reason);
-static SweepRedisOutcome finish(SweepRedisOutcome outcome, const char *what);
-
 static const char no_reply[] = "what it sent is not a reply, or is too long";
 
-int64
-sweep_redis_now(void)
+static void
+free_context(void)
 {
-	instr_time	now;
-
-	INSTR_TIME_SET_CURRENT(now);
-	return (int64) INSTR_TIME_GET_MICROSEC(now);
+	if (network.context == NULL)
+		return;
+	redisFree(network.context);
+	network.context = NULL;
+	sweep_redis_tls_end();
+	ReleaseExternalFD();
 }
 
-SweepRedisOutcome
-sweep_redis_network_open(const SweepRedisTarget *target, const SweepRedisStop *stop)
+static SweepBucketResult
+because(const char *reason)
 {
-	const SweepRedisUrl *url = &target->url;
-	int64		deadline_us = sweep_redis_now() + target->timeout_us;
-	SweepRedisOutcome outcome;
-
-	sweep_redis_network_close();
-	network.target = target;
-	if (url->path[0])
-		outcome = open_address(url->path, 0, deadline_us, stop);
-	else
-		outcome = open_host(url, deadline_us, stop);
-	if (outcome == REDIS_REPLIED && url->tls)
-		outcome = begin_tls(deadline_us, stop);
-	return finish(outcome, "could not connect to");
+	network.reason = reason;
+	return BUCKET_FAILED;
 }
 
-bool
-sweep_redis_network_is_usable(void)
+/* The result of a call of hiredis, which has left an error in the context if there is one. */
+static SweepBucketResult
+result_of(int status)
 {
-	char		byte;
+	const redisContext *context = network.context;
 
-	/* A result of 0 is the end of the connection, 1 is data that no command has asked for. */
-	return network.context != NULL &&
-		recv(network.context->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && (errno == EAGAIN || errno == EINTR);
+	if (status == REDIS_OK)
+		return BUCKET_OK;
+	if (context->err == REDIS_ERR_PROTOCOL || context->err == REDIS_ERR_OOM)
+		return because(no_reply);
+	return because(sweep_redis_tls_reason(context->err == REDIS_ERR_EOF ? "it closed the connection" : context->errstr, &network.class));
 }
 
-SweepRedisOutcome
-sweep_redis_network_execute(const SweepRedisCommand *command, const SweepRedisStop *stop, const redisReply **reply)
+static void *
+create_limited_array(const redisReadTask *task, SweepRedisElements elements)
 {
-	int64		deadline_us = sweep_redis_now() + network.target->timeout_us;
-	SweepRedisOutcome outcome;
-	int			reads = 0;
-	int			written = 0;
+	int			depth = 0;
 
-	freeReplyObject(network.reply);
-	network.reply = NULL;
-	outcome = result_of(redisAppendCommandArgv(network.context, command->count, (const char **) command->argument, NULL));
-	while (outcome == REDIS_REPLIED && network.reply == NULL)
+	for (const redisReadTask *parent = task->parent; parent != NULL; parent = parent->parent)
+		depth++;
+	if (elements > MOST_ELEMENTS || depth >= MOST_DEPTH)
+		return NULL;
+	return create_array(task, elements);
+}
+
+/*
+ * Waits until the socket is readable or writeable. A request to cancel is not raised: sweep_bucket_is_stopped() sees it, and
+ * the caller decides. Other interrupts are processed.
+ */
+static SweepBucketResult
+wait_for(int event, int64 deadline_us, const SweepBucketRequest *request)
+{
+	int			happened = 0;
+
+	while ((happened & event) == 0)
 	{
-		outcome = wait_for(written ? WL_SOCKET_READABLE : WL_SOCKET_WRITEABLE, deadline_us, stop);
-		if (outcome == REDIS_REPLIED)
-			outcome = written ? read_reply(&reads) : result_of(redisBufferWrite(network.context, &written));
+		int64		left = deadline_us - sweep_monotonic_us();
+
+		if (sweep_bucket_is_stopped(request))
+			return BUCKET_STOPPED;
+		HOLD_CANCEL_INTERRUPTS();
+		CHECK_FOR_INTERRUPTS();
+		RESUME_CANCEL_INTERRUPTS();
+		if (left <= 0)
+			return because("no answer within pg_sweep.redis_timeout");
+		happened = WaitLatchOrSocket(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH | event, network.context->fd,
+									 Min(left, SLICE_US) / 1000 + 1, sweep_wait_event(SWEEP_WAIT_REDIS));
+		if (happened & WL_LATCH_SET)
+			ResetLatch(MyLatch);
 	}
-	outcome = finish(outcome, "no reply from");
-	*reply = network.reply;
-	return outcome;
-}
-
-void
-sweep_redis_network_close(void)
-{
-	freeReplyObject(network.reply);
-	free_context();
-	if (network.addresses != NULL)
-		freeaddrinfo(network.addresses);
-	memset(&network, 0, sizeof(network));
-}
-
-/* Each address gets its share of the remaining time. hiredis gets numeric addresses, which it need not resolve. */
-static SweepRedisOutcome
-open_host(const SweepRedisUrl *url, int64 deadline_us, const SweepRedisStop *stop)
-{
-	struct addrinfo hint = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
-	SweepRedisOutcome outcome = REDIS_FAILED;
-	int			left = 0;
-	int			error = getaddrinfo(url->host, NULL, &hint, &network.addresses);
-
-	if (error != 0)
-	{
-		network.addresses = NULL;
-		return because(gai_strerror(error));
-	}
-	for (const struct addrinfo *address = network.addresses; address; address = address->ai_next)
-		left++;
-	for (const struct addrinfo *address = network.addresses; address && outcome == REDIS_FAILED; address = address->ai_next, left--)
-	{
-		int64		now = sweep_redis_now();
-		char		number[NI_MAXHOST];
-
-		error = getnameinfo(address->ai_addr, address->ai_addrlen, number, sizeof(number), NULL, 0, NI_NUMERICHOST);
-		outcome = error != 0 ? because(gai_strerror(error)) :
-			open_address(number, url->port, now + Max(deadline_us - now, 0) / left, stop);
-	}
-	return outcome;
+	sweep_redis_tls_clear_errors();
+	return BUCKET_OK;
 }
 
 /* An address with its port, or the path of a unix socket with port 0. */
-static SweepRedisOutcome
-open_address(const char *place, int port, int64 deadline_us, const SweepRedisStop *stop)
+static SweepBucketResult
+open_address(const char *place, int port, int64 deadline_us, const SweepBucketRequest *request)
 {
-	SweepRedisOutcome outcome;
+	SweepBucketResult result;
 	struct sockaddr_storage peer;
 	socklen_t	size = sizeof(peer);
 	int			error = 0;
@@ -186,47 +150,102 @@ open_address(const char *place, int port, int64 deadline_us, const SweepRedisSto
 	create_array = limited.createArray;
 	limited.createArray = create_limited_array;
 	network.context->reader->fn = &limited;
-	outcome = wait_for(WL_SOCKET_WRITEABLE, deadline_us, stop);
-	if (outcome != REDIS_REPLIED || getpeername(network.context->fd, (struct sockaddr *) &peer, &size) == 0)
-		return outcome;
+	result = wait_for(WL_SOCKET_WRITEABLE, deadline_us, request);
+	if (result != BUCKET_OK || getpeername(network.context->fd, (struct sockaddr *) &peer, &size) == 0)
+		return result;
 	/* From hiredis 1.3 on, a unix socket with a full queue is writeable and has no error, but is not connected. */
 	size = sizeof(error);
 	(void) getsockopt(network.context->fd, SOL_SOCKET, SO_ERROR, &error, &size);
 	return because(strerror(error ? error : EAGAIN));
 }
 
+/* Each address gets its share of the remaining time. hiredis gets numeric addresses, which it need not resolve. */
+static SweepBucketResult
+open_host(const SweepRedisUrl *url, int64 deadline_us, const SweepBucketRequest *request)
+{
+	struct addrinfo hint = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+	SweepBucketResult result = BUCKET_FAILED;
+	int			left = 0;
+	int			error = getaddrinfo(url->host, NULL, &hint, &network.addresses);
+
+	if (error != 0)
+	{
+		network.addresses = NULL;
+		return because(gai_strerror(error));
+	}
+	for (const struct addrinfo *address = network.addresses; address; address = address->ai_next)
+		left++;
+	for (const struct addrinfo *address = network.addresses; address && result == BUCKET_FAILED; address = address->ai_next, left--)
+	{
+		int64		now = sweep_monotonic_us();
+		char		number[NI_MAXHOST];
+
+		error = getnameinfo(address->ai_addr, address->ai_addrlen, number, sizeof(number), NULL, 0, NI_NUMERICHOST);
+		result = error != 0 ? because(gai_strerror(error)) :
+			open_address(number, url->port, now + Max(deadline_us - now, 0) / left, request);
+	}
+	return result;
+}
+
 /* hiredis negotiates when it reads. */
-static SweepRedisOutcome
-begin_tls(int64 deadline_us, const SweepRedisStop *stop)
+static SweepBucketResult
+begin_tls(int64 deadline_us, const SweepBucketRequest *request)
 {
 	const char *error = sweep_redis_tls_begin(network.context, network.target);
-	SweepRedisOutcome outcome = error ? because(error) : REDIS_REPLIED;
+	SweepBucketResult result = error ? because(error) : BUCKET_OK;
 
 	if (error != NULL)
 		network.class = REDIS_CLASS_CONFIGURATION;
-	while (outcome == REDIS_REPLIED && sweep_redis_tls_is_negotiating())
+	while (result == BUCKET_OK && sweep_redis_tls_is_negotiating())
 	{
-		outcome = wait_for(WL_SOCKET_READABLE, deadline_us, stop);
-		if (outcome == REDIS_REPLIED)
-			outcome = result_of(redisBufferRead(network.context));
+		result = wait_for(WL_SOCKET_READABLE, deadline_us, request);
+		if (result == BUCKET_OK)
+			result = result_of(redisBufferRead(network.context));
 	}
-	return outcome;
+	return result;
 }
 
-static void *
-create_limited_array(const redisReadTask *task, SweepRedisElements elements)
+/* Sets the failure, and closes a connection that cannot be used any more. */
+static SweepBucketResult
+finish(SweepBucketResult result, const char *what)
 {
-	int			depth = 0;
+	if (result == BUCKET_FAILED)
+		(void) sweep_redis_fail(network.class, NULL, NULL, "%s Redis at %s: %s", what, network.target->place, network.reason);
+	if (result != BUCKET_OK)
+		sweep_redis_network_close();
+	return result;
+}
 
-	for (const redisReadTask *parent = task->parent; parent != NULL; parent = parent->parent)
-		depth++;
-	if (elements > MOST_ELEMENTS || depth >= MOST_DEPTH)
-		return NULL;
-	return create_array(task, elements);
+SweepBucketResult
+sweep_redis_network_open(const SweepRedisTarget *target, const SweepBucketRequest *request)
+{
+	const SweepRedisUrl *url = &target->url;
+	int64		deadline_us = sweep_monotonic_us() + target->timeout_us;
+	SweepBucketResult result;
+
+	sweep_redis_network_close();
+	network.target = target;
+	if (url->path[0])
+		result = open_address(url->path, 0, deadline_us, request);
+	else
+		result = open_host(url, deadline_us, request);
+	if (result == BUCKET_OK && url->tls)
+		result = begin_tls(deadline_us, request);
+	return finish(result, "could not connect to");
+}
+
+bool
+sweep_redis_network_is_usable(void)
+{
+	char		byte;
+
+	/* A result of 0 is the end of the connection, 1 is data that no command has asked for. */
+	return network.context != NULL &&
+		recv(network.context->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && (errno == EAGAIN || errno == EINTR);
 }
 
 /* Reads once; the reply may still be incomplete. A second reply to one command is an error. */
-static SweepRedisOutcome
+static SweepBucketResult
 read_reply(int *reads)
 {
 	redisContext *context = network.context;
@@ -236,81 +255,42 @@ read_reply(int *reads)
 	if (redisBufferRead(context) != REDIS_OK || redisGetReplyFromReader(context, (void **) &network.reply) != REDIS_OK)
 		return result_of(REDIS_ERR);
 	if (network.reply == NULL)
-		return REDIS_REPLIED;
+		return BUCKET_OK;
 	if (context->reader->pos < context->reader->len)
 		return because(no_reply);
 	if (network.reply->type == REDIS_REPLY_ERROR)
 		sweep_redis_clean_text(network.reply->str, (size_t) network.reply->len);
-	return REDIS_REPLIED;
+	return BUCKET_OK;
 }
 
-/*
- * Waits until the socket is readable or writeable. A request to cancel is not raised: is_stopped() sees it, and
- * the caller decides. Other interrupts are processed.
- */
-static SweepRedisOutcome
-wait_for(int event, int64 deadline_us, const SweepRedisStop *stop)
+SweepBucketResult
+sweep_redis_network_execute(const SweepRedisCommand *command, const SweepBucketRequest *request, const redisReply **reply)
 {
-	int			happened = 0;
+	int64		deadline_us = sweep_monotonic_us() + network.target->timeout_us;
+	SweepBucketResult result;
+	int			reads = 0;
+	int			written = 0;
 
-	while ((happened & event) == 0)
+	freeReplyObject(network.reply);
+	network.reply = NULL;
+	result = result_of(redisAppendCommandArgv(network.context, command->count, (const char **) command->argument, NULL));
+	while (result == BUCKET_OK && network.reply == NULL)
 	{
-		int64		left = deadline_us - sweep_redis_now();
-
-		if (stop->is_stopped(stop->arg))
-			return REDIS_STOPPED;
-		HOLD_CANCEL_INTERRUPTS();
-		CHECK_FOR_INTERRUPTS();
-		RESUME_CANCEL_INTERRUPTS();
-		if (left <= 0)
-			return because("no answer within pg_sweep.redis_timeout");
-		happened = WaitLatchOrSocket(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH | event, network.context->fd,
-									 Min(left, SLICE_US) / 1000 + 1, sweep_wait_event(SWEEP_WAIT_REDIS));
-		if (happened & WL_LATCH_SET)
-			ResetLatch(MyLatch);
+		result = wait_for(written ? WL_SOCKET_READABLE : WL_SOCKET_WRITEABLE, deadline_us, request);
+		if (result == BUCKET_OK)
+			result = written ? read_reply(&reads) : result_of(redisBufferWrite(network.context, &written));
 	}
-	sweep_redis_tls_clear_errors();
-	return REDIS_REPLIED;
+	result = finish(result, "no reply from");
+	*reply = network.reply;
+	return result;
 }
 
-static void
-free_context(void)
+void
+sweep_redis_network_close(void)
 {
-	if (network.context == NULL)
-		return;
-	redisFree(network.context);
-	network.context = NULL;
-	sweep_redis_tls_end();
-	ReleaseExternalFD();
-}
-
-/* The result of a call of hiredis, which has left an error in the context if there is one. */
-static SweepRedisOutcome
-result_of(int status)
-{
-	const redisContext *context = network.context;
-
-	if (status == REDIS_OK)
-		return REDIS_REPLIED;
-	if (context->err == REDIS_ERR_PROTOCOL || context->err == REDIS_ERR_OOM)
-		return because(no_reply);
-	return because(sweep_redis_tls_reason(context->err == REDIS_ERR_EOF ? "it closed the connection" : context->errstr, &network.class));
-}
-
-static SweepRedisOutcome
-because(const char *reason)
-{
-	network.reason = reason;
-	return REDIS_FAILED;
-}
-
-/* Sets the failure, and closes a connection that cannot be used any more. */
-static SweepRedisOutcome
-finish(SweepRedisOutcome outcome, const char *what)
-{
-	if (outcome == REDIS_FAILED)
-		(void) sweep_redis_fail(network.class, NULL, NULL, "%s Redis at %s: %s", what, network.target->place, network.reason);
-	if (outcome != REDIS_REPLIED)
-		sweep_redis_network_close();
-	return outcome;
+	freeReplyObject(network.reply);
+	free_context();
+	if (network.addresses != NULL)
+		freeaddrinfo(network.addresses);
+	memset(&network, 0, sizeof(network));
 }

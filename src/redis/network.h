@@ -2,7 +2,8 @@
  * network.h
  *		One connection to Redis, by hiredis, which waits with the latch of the process.
  *
- * No function raises or blocks. A function that fails has set the failure and closed the connection.
+ * No function raises or blocks. A function that fails has set the failure and closed the connection. A wait ends when
+ * sweep_bucket_is_stopped() says so of the request.
  */
 #ifndef SWEEP_REDIS_NETWORK_H
 #define SWEEP_REDIS_NETWORK_H
@@ -13,24 +14,14 @@
 
 #define SWEEP_REDIS_MOST_ARGUMENTS 16
 
-/* Called at each wake-up and at least five times a second: whether a wait is to end. */
-typedef struct SweepRedisStop
-{
-	bool		(*is_stopped) (const void *arg);
-	const void *arg;
-} SweepRedisStop;
-
 typedef struct SweepRedisCommand
 {
 	int			count;
 	const char *argument[SWEEP_REDIS_MOST_ARGUMENTS];
 } SweepRedisCommand;
 
-/* Monotonic clock, in microseconds. */
-extern int64 sweep_redis_now(void);
-
 /* Connects, trying each address of the host, and begins TLS if the URL says so. The target must exist until the connection is closed. */
-extern SweepRedisOutcome sweep_redis_network_open(const SweepRedisTarget *target, const SweepRedisStop *stop);
+extern SweepBucketResult sweep_redis_network_open(const SweepRedisTarget *target, const SweepBucketRequest *request);
 
 /* Whether there is a connection that Redis has not closed, without unexpected data. */
 extern bool sweep_redis_network_is_usable(void);
@@ -39,7 +30,7 @@ extern bool sweep_redis_network_is_usable(void);
  * Sends a command and waits for its reply, which is valid until the next call of any function here. After a
  * failure it is not known whether Redis executed the command.
  */
-extern SweepRedisOutcome sweep_redis_network_execute(const SweepRedisCommand *command, const SweepRedisStop *stop,
+extern SweepBucketResult sweep_redis_network_execute(const SweepRedisCommand *command, const SweepBucketRequest *request,
 													 const redisReply **reply);
 
 extern void sweep_redis_network_close(void);

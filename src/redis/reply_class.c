@@ -58,19 +58,15 @@ static const Known unknown = {NULL, REDIS_CLASS_MESSAGE, NULL};
 
 #define CAPITALS "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
-static const Known *find(const char *reply);
-static const Known *find_code(const char *word, size_t length);
-
-SweepRedisClass
-sweep_redis_reply_class(const char *reply)
+static const Known *
+find_code(const char *word, size_t length)
 {
-	return find(reply)->class;
-}
-
-const char *
-sweep_redis_reply_hint(const char *reply)
-{
-	return find(reply)->hint;
+	for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++)
+	{
+		if (strlen(codes[i].text) == length && strncmp(codes[i].text, word, length) == 0)
+			return &codes[i];
+	}
+	return &unknown;
 }
 
 static const Known *
@@ -95,13 +91,14 @@ find(const char *reply)
 	return known;
 }
 
-static const Known *
-find_code(const char *word, size_t length)
+SweepRedisClass
+sweep_redis_reply_class(const char *reply)
 {
-	for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++)
-	{
-		if (strlen(codes[i].text) == length && strncmp(codes[i].text, word, length) == 0)
-			return &codes[i];
-	}
-	return &unknown;
+	return find(reply)->class;
+}
+
+const char *
+sweep_redis_reply_hint(const char *reply)
+{
+	return find(reply)->hint;
 }

@@ -26,14 +26,6 @@ typedef enum Access
 	ACCESS_SERVER,				/* only the server may: a secret */
 } Access;
 
-static SweepRedisOutcome read_where(SweepRedisTarget *target);
-static SweepRedisOutcome read_tls(SweepRedisTarget *target);
-static bool examine(const char *setting, const char *path, Access access);
-static SweepRedisOutcome read_password(SweepRedisTarget *target);
-static int	open_file(const char *setting, const char *path, Access access);
-static SweepRedisOutcome refuse_file(const char *setting, const char *path, const char *reason, const char *hint);
-static void copy_setting(char *place, const char *name);
-
 #define PASSWORD_FILE "pg_sweep.redis_password_file"
 
 #ifndef SWEEP_REDIS_TLS
@@ -42,17 +34,7 @@ static const char tls_hint[] = "Build pg_sweep with hiredis 1.0 or later and its
 #endif
 static const char password_hint[] = "The file must have the password in one line, and nothing else.";
 
-SweepRedisOutcome
-sweep_redis_target_read(SweepRedisTarget *target)
-{
-	SweepRedisOutcome outcome = read_where(target);
-
-	if (outcome == REDIS_REPLIED && target->url.tls)
-		outcome = read_tls(target);
-	return outcome == REDIS_REPLIED ? read_password(target) : outcome;
-}
-
-static SweepRedisOutcome
+static SweepBucketResult
 read_where(SweepRedisTarget *target)
 {
 	const char *text = GetConfigOption("pg_sweep.redis_url", true, false);
@@ -71,78 +53,21 @@ read_where(SweepRedisTarget *target)
 		snprintf(target->place, sizeof(target->place), "\"%s\"", target->url.path);
 	else
 		snprintf(target->place, sizeof(target->place), "\"%s\", port %d", target->url.host, target->url.port);
-	return REDIS_REPLIED;
+	return BUCKET_OK;
 }
 
-/* OpenSSL reads the files itself, but its error messages say little. */
-static SweepRedisOutcome
-read_tls(SweepRedisTarget *target)
+static void
+copy_setting(char *place, const char *name)
 {
-#ifndef SWEEP_REDIS_TLS
-	return sweep_redis_fail(REDIS_CLASS_CONFIGURATION, NULL, tls_hint,
-							"pg_sweep.redis_url asks for TLS, but pg_sweep_redis was built without TLS");
-#endif
-	copy_setting(target->ca_file, "pg_sweep.redis_tls_ca_file");
-	copy_setting(target->cert_file, "pg_sweep.redis_tls_cert_file");
-	copy_setting(target->key_file, "pg_sweep.redis_tls_key_file");
-	if ((target->cert_file[0] == '\0') != (target->key_file[0] == '\0'))
-		return sweep_redis_fail(REDIS_CLASS_CONFIGURATION, NULL, "Set both, or neither.",
-								"only one of pg_sweep.redis_tls_cert_file and pg_sweep.redis_tls_key_file is set");
-	return examine("pg_sweep.redis_tls_ca_file", target->ca_file, ACCESS_ALL) &&
-		examine("pg_sweep.redis_tls_cert_file", target->cert_file, ACCESS_ALL) &&
-		examine("pg_sweep.redis_tls_key_file", target->key_file, ACCESS_SERVER) ? REDIS_REPLIED : REDIS_FAILED;
+	const char *value = GetConfigOption(name, true, false);
+
+	strlcpy(place, value ? value : "", MAXPGPATH);
 }
 
-static bool
-examine(const char *setting, const char *path, Access access)
+static SweepBucketResult
+refuse_file(const char *setting, const char *path, const char *reason, const char *hint)
 {
-	int			fd = path[0] ? open_file(setting, path, access) : -1;
-
-	if (fd >= 0)
-		(void) close(fd);
-	return fd >= 0 || path[0] == '\0';
-}
-
-/* One read() returns the whole of a regular file. The caller also wipes a refused password. */
-static SweepRedisOutcome
-read_password(SweepRedisTarget *target)
-{
-	char		path[MAXPGPATH];
-	char	   *password = target->password;
-	const char *reason;
-	ssize_t		size;
-	int			fd;
-
-	copy_setting(target->user, "pg_sweep.redis_user");
-	copy_setting(path, PASSWORD_FILE);
-	if (path[0] == '\0' && target->user[0] == '\0')
-		return REDIS_REPLIED;
-	if (path[0] == '\0')
-		return sweep_redis_fail(REDIS_CLASS_CONFIGURATION, NULL,
-								"Set " PASSWORD_FILE " to a file with the password, and reload the configuration.",
-								"pg_sweep.redis_user is set, but " PASSWORD_FILE " is not");
-	fd = open_file(PASSWORD_FILE, path, ACCESS_SERVER);
-	if (fd < 0)
-		return REDIS_FAILED;
-	size = read(fd, password, sizeof(target->password));
-	reason = size < 0 ? strerror(errno) : NULL;
-	(void) close(fd);
-	if (size < 0)
-		return refuse_file(PASSWORD_FILE, path, reason, NULL);
-	if (size > SWEEP_REDIS_MAX_PASSWORD)
-		return refuse_file(PASSWORD_FILE, path, "it is longer than 4096 bytes", password_hint);
-	if (size > 0 && password[size - 1] == '\n')
-		size--;
-	if (size > 0 && password[size - 1] == '\r')
-		size--;
-	password[size] = '\0';
-	if (size == 0)
-		return refuse_file(PASSWORD_FILE, path, "it is empty", password_hint);
-	if (strlen(password) != (size_t) size)
-		return refuse_file(PASSWORD_FILE, path, "it has a zero byte", password_hint);
-	if (strchr(password, '\n') != NULL)
-		return refuse_file(PASSWORD_FILE, path, "it has more than one line", password_hint);
-	return REDIS_REPLIED;
+	return sweep_redis_fail(REDIS_CLASS_CONFIGURATION, NULL, hint, "could not use %s \"%.300s\": %s", setting, path, reason);
 }
 
 /* The descriptor of the file, or -1. No code between open and close raises an error. */
@@ -176,16 +101,83 @@ open_file(const char *setting, const char *path, Access access)
 	return -1;
 }
 
-static SweepRedisOutcome
-refuse_file(const char *setting, const char *path, const char *reason, const char *hint)
+static bool
+examine(const char *setting, const char *path, Access access)
 {
-	return sweep_redis_fail(REDIS_CLASS_CONFIGURATION, NULL, hint, "could not use %s \"%.300s\": %s", setting, path, reason);
+	int			fd = path[0] ? open_file(setting, path, access) : -1;
+
+	if (fd >= 0)
+		(void) close(fd);
+	return fd >= 0 || path[0] == '\0';
 }
 
-static void
-copy_setting(char *place, const char *name)
+/* OpenSSL reads the files itself, but its error messages say little. */
+static SweepBucketResult
+read_tls(SweepRedisTarget *target)
 {
-	const char *value = GetConfigOption(name, true, false);
+#ifndef SWEEP_REDIS_TLS
+	return sweep_redis_fail(REDIS_CLASS_CONFIGURATION, NULL, tls_hint,
+							"pg_sweep.redis_url asks for TLS, but pg_sweep_redis was built without TLS");
+#endif
+	copy_setting(target->ca_file, "pg_sweep.redis_tls_ca_file");
+	copy_setting(target->cert_file, "pg_sweep.redis_tls_cert_file");
+	copy_setting(target->key_file, "pg_sweep.redis_tls_key_file");
+	if ((target->cert_file[0] == '\0') != (target->key_file[0] == '\0'))
+		return sweep_redis_fail(REDIS_CLASS_CONFIGURATION, NULL, "Set both, or neither.",
+								"only one of pg_sweep.redis_tls_cert_file and pg_sweep.redis_tls_key_file is set");
+	return examine("pg_sweep.redis_tls_ca_file", target->ca_file, ACCESS_ALL) &&
+		examine("pg_sweep.redis_tls_cert_file", target->cert_file, ACCESS_ALL) &&
+		examine("pg_sweep.redis_tls_key_file", target->key_file, ACCESS_SERVER) ? BUCKET_OK : BUCKET_FAILED;
+}
 
-	strlcpy(place, value ? value : "", MAXPGPATH);
+/* One read() returns the whole of a regular file. The caller also wipes a refused password. */
+static SweepBucketResult
+read_password(SweepRedisTarget *target)
+{
+	char		path[MAXPGPATH];
+	char	   *password = target->password;
+	const char *reason;
+	ssize_t		size;
+	int			fd;
+
+	copy_setting(target->user, "pg_sweep.redis_user");
+	copy_setting(path, PASSWORD_FILE);
+	if (path[0] == '\0' && target->user[0] == '\0')
+		return BUCKET_OK;
+	if (path[0] == '\0')
+		return sweep_redis_fail(REDIS_CLASS_CONFIGURATION, NULL,
+								"Set " PASSWORD_FILE " to a file with the password, and reload the configuration.",
+								"pg_sweep.redis_user is set, but " PASSWORD_FILE " is not");
+	fd = open_file(PASSWORD_FILE, path, ACCESS_SERVER);
+	if (fd < 0)
+		return BUCKET_FAILED;
+	size = read(fd, password, sizeof(target->password));
+	reason = size < 0 ? strerror(errno) : NULL;
+	(void) close(fd);
+	if (size < 0)
+		return refuse_file(PASSWORD_FILE, path, reason, NULL);
+	if (size > SWEEP_REDIS_MAX_PASSWORD)
+		return refuse_file(PASSWORD_FILE, path, "it is longer than 4096 bytes", password_hint);
+	if (size > 0 && password[size - 1] == '\n')
+		size--;
+	if (size > 0 && password[size - 1] == '\r')
+		size--;
+	password[size] = '\0';
+	if (size == 0)
+		return refuse_file(PASSWORD_FILE, path, "it is empty", password_hint);
+	if (strlen(password) != (size_t) size)
+		return refuse_file(PASSWORD_FILE, path, "it has a zero byte", password_hint);
+	if (strchr(password, '\n') != NULL)
+		return refuse_file(PASSWORD_FILE, path, "it has more than one line", password_hint);
+	return BUCKET_OK;
+}
+
+SweepBucketResult
+sweep_redis_target_read(SweepRedisTarget *target)
+{
+	SweepBucketResult result = read_where(target);
+
+	if (result == BUCKET_OK && target->url.tls)
+		result = read_tls(target);
+	return result == BUCKET_OK ? read_password(target) : result;
 }

@@ -24,9 +24,9 @@ typedef struct SweepRedisTarget
 } SweepRedisTarget;
 
 /*
- * Reads settings and files, anew for each connection. REDIS_FAILED when something is missing or cannot be used. The caller
+ * Reads settings and files, anew for each connection. BUCKET_FAILED when something is missing or cannot be used. The caller
  * wipes the password, also after a failure.
  */
-extern SweepRedisOutcome sweep_redis_target_read(SweepRedisTarget *target);
+extern SweepBucketResult sweep_redis_target_read(SweepRedisTarget *target);
 
 #endif							/* SWEEP_REDIS_TARGET_H */

@@ -24,39 +24,11 @@
 
 static SSL *session = NULL;
 
-static const char *create_session(SSL_CTX *context, const SweepRedisTarget *target);
-static const char *load_files(SSL_CTX *context, const SweepRedisTarget *target);
-static int	give_no_passphrase(char *place, int size, int for_writing, void *arg);
-static const char *expect_host(const char *host);
-
-const char *
-sweep_redis_tls_begin(redisContext *context, const SweepRedisTarget *target)
+/* OpenSSL's own function asks at the terminal of the server. */
+static int
+give_no_passphrase(char *place, int size, int for_writing, void *arg)
 {
-	SSL_CTX    *settings = SSL_CTX_new(TLS_client_method());
-	const char *error = settings ? create_session(settings, target) : "out of memory";
-
-	SSL_CTX_free(settings);
-	if (error != NULL)
-		return error;
-	if (redisInitiateSSL(context, session) == REDIS_OK)
-		(void) SSL_up_ref(session);
-	return NULL;
-}
-
-/* Without renegotiation a write never has to wait for data to read. */
-static const char *
-create_session(SSL_CTX *context, const SweepRedisTarget *target)
-{
-	const char *error = load_files(context, target);
-
-	if (error != NULL)
-		return error;
-	if (SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION) != 1)
-		return "TLS 1.2 is not available";
-	(void) SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION);
-	SSL_CTX_set_verify(context, SSL_VERIFY_PEER, NULL);
-	session = SSL_new(context);
-	return session == NULL ? "out of memory" : expect_host(target->url.host);
+	return 0;
 }
 
 static const char *
@@ -79,13 +51,6 @@ load_files(SSL_CTX *context, const SweepRedisTarget *target)
 	return NULL;
 }
 
-/* OpenSSL's own function asks at the terminal of the server. */
-static int
-give_no_passphrase(char *place, int size, int for_writing, void *arg)
-{
-	return 0;
-}
-
 /* Accepts only a certificate for this name or address. */
 static const char *
 expect_host(const char *host)
@@ -99,6 +64,36 @@ expect_host(const char *host)
 	else
 		done = SSL_set1_host(session, host) == 1 && SSL_set_tlsext_host_name(session, host) == 1;
 	return done == 1 ? NULL : "the name of the host cannot be compared with a certificate";
+}
+
+/* Without renegotiation a write never has to wait for data to read. */
+static const char *
+create_session(SSL_CTX *context, const SweepRedisTarget *target)
+{
+	const char *error = load_files(context, target);
+
+	if (error != NULL)
+		return error;
+	if (SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION) != 1)
+		return "TLS 1.2 is not available";
+	(void) SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION);
+	SSL_CTX_set_verify(context, SSL_VERIFY_PEER, NULL);
+	session = SSL_new(context);
+	return session == NULL ? "out of memory" : expect_host(target->url.host);
+}
+
+const char *
+sweep_redis_tls_begin(redisContext *context, const SweepRedisTarget *target)
+{
+	SSL_CTX    *settings = SSL_CTX_new(TLS_client_method());
+	const char *error = settings ? create_session(settings, target) : "out of memory";
+
+	SSL_CTX_free(settings);
+	if (error != NULL)
+		return error;
+	if (redisInitiateSSL(context, session) == REDIS_OK)
+		(void) SSL_up_ref(session);
+	return NULL;
 }
 
 void
@@ -137,14 +132,6 @@ sweep_redis_tls_end(void)
 {
 	SSL_free(session);
 	session = NULL;
-}
-
-#else
-
-const char *
-sweep_redis_tls_begin(redisContext *context, const SweepRedisTarget *target)
-{
-	return "pg_sweep_redis was built without TLS";
 }
 
 #endif							/* SWEEP_REDIS_TLS */
