@@ -141,7 +141,7 @@ sweep_ending_begin(SweepEnding *ending)
 	while (count < ending->count && (number = next_message(ending, &position)) >= 0)
 	{
 		sweep_in_flight_begin_ending(number);
-		sweep_transaction_note_ending(number);
+		sweep_transaction_note(PENDING_ENDING, number, NULL);
 		ending->held[count++] = *sweep_in_flight(number);
 	}
 	sweep_queue_unlock();

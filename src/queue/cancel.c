@@ -220,7 +220,7 @@ take(Cancellation *cancellation)
 	sweep_queue_lock(LW_EXCLUSIVE);
 	entry = take_locked(cancellation, random);
 	if (entry >= 0)
-		sweep_transaction_note_ending(entry);
+		sweep_transaction_note(PENDING_ENDING, entry, NULL);
 	sweep_queue_unlock();
 	return entry >= 0;
 }

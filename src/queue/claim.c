@@ -148,7 +148,7 @@ begin_lease(Claim *claim, SweepQueueSlot *slot, const uint8 *random)
 		return false;
 	}
 	claim->id = sweep_queue_lease(claim->lease)->id;
-	sweep_transaction_note_claim(&claim->id);
+	sweep_transaction_note(PENDING_CLAIM, -1, &claim->id);
 	return true;
 }
 
@@ -291,7 +291,7 @@ move_to_dead(const Claim *claim, const Taken *taken, Snapshot snapshot)
 	if (begun)
 	{
 		sweep_in_flight_begin_ending(taken->number);
-		sweep_transaction_note_ending(taken->number);
+		sweep_transaction_note(PENDING_ENDING, taken->number, NULL);
 	}
 	sweep_queue_unlock();
 	if (begun)

@@ -23,7 +23,6 @@
 #include "queue/fail.h"
 #include "queue/key.h"
 #include "queue/queue.h"
-#include "queue/statement.h"
 #include "queue/transaction.h"
 
 static SweepStatement retry_message_sql = {
@@ -89,9 +88,9 @@ retry_message(const SweepEnding *ending, const SweepInFlight *entry, Jsonb *erro
 	else
 	{
 		sweep_sql_begin_call();
-		sweep_statement_open();
+		ending->change->own_statements++;
 		updated = sweep_sql_execute(&retry_message_sql, values, error != NULL ? "       " : "      n") > 0;
-		sweep_statement_close();
+		ending->change->own_statements--;
 		sweep_sql_end_call();
 	}
 	if (updated)
@@ -159,9 +158,9 @@ sweep_queue_move_to_dead(Relation messages, const SweepQueue *queue, const Sweep
 	uint64		moved;
 
 	sweep_sql_begin_call();
-	sweep_statement_open();
+	change->own_statements++;
 	moved = sweep_sql_execute(&bury_message_sql, values, error != NULL ? "      " : "     n");
-	sweep_statement_close();
+	change->own_statements--;
 	sweep_sql_end_call();
 	if (moved > 0)
 	{

@@ -179,6 +179,7 @@ typedef struct SweepQueueChange
 	bool		purged;			/* messages in flight were deleted: see SweepInFlight.purged_by */
 	bool		emptied;		/* TRUNCATE has deleted all messages of all queues */
 	bool		dropped;		/* the queue was dropped; with queue_id 0: the table */
+	int			own_statements; /* statements of the extension in progress, see sweep_transaction_in_own_statement() */
 } SweepQueueChange;
 
 /* Number of databases with counters; in others sweep.queues counts the rows each time. */

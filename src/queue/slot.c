@@ -259,6 +259,7 @@ sweep_change_add(SweepQueueChange *to, const SweepQueueChange *from)
 	to->purged |= from->purged;
 	to->emptied |= from->emptied;
 	to->dropped |= from->dropped;
+	to->own_statements += from->own_statements;
 }
 
 /* Drops the prefetched messages, and lowers the positions, so that the next search finds them again. */

@@ -13,8 +13,6 @@
 #include "catalog/pg_type.h"
 #include "commands/trigger.h"
 #include "fmgr.h"
-#include "nodes/pg_list.h"
-#include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
@@ -24,7 +22,6 @@
 #include "base/sql.h"
 #include "queue/in_flight.h"
 #include "queue/queue.h"
-#include "queue/statement.h"
 #include "queue/table.h"
 #include "queue/transaction.h"
 
@@ -41,56 +38,18 @@ PG_FUNCTION_INFO_V1(sweep_statement_end);
 PG_FUNCTION_INFO_V1(sweep_statement_note_purged);
 PG_FUNCTION_INFO_V1(sweep_statement_note_foreign);
 
-/* Subtransaction levels of the extension's own statements in progress, the innermost last; in TopTransactionContext. */
-static List *own_statements = NIL;
-
-static void
-at_transaction_end(XactEvent event, void *arg)
-{
-	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE)
-		own_statements = NIL;
-}
-
-/* Ends the statements of the level that is rolled back; a statement that has only fired a trigger with this subtransaction goes on. */
-static void
-at_subtransaction_end(SubXactEvent event, SubTransactionId id, SubTransactionId parent, void *arg)
-{
-	while (event == SUBXACT_EVENT_ABORT_SUB && own_statements != NIL && llast_int(own_statements) >= GetCurrentTransactionNestLevel())
-		own_statements = list_delete_last(own_statements);
-}
-
-void
-sweep_statement_open(void)
-{
-	static bool registered = false;
-	MemoryContext old;
-
-	if (!registered)
-	{
-		RegisterXactCallback(at_transaction_end, NULL);
-		RegisterSubXactCallback(at_subtransaction_end, NULL);
-	}
-	registered = true;
-	old = MemoryContextSwitchTo(TopTransactionContext);
-	own_statements = lappend_int(own_statements, GetCurrentTransactionNestLevel());
-	MemoryContextSwitchTo(old);
-}
-
-void
-sweep_statement_close(void)
-{
-	own_statements = list_delete_last(own_statements);
-}
-
 /* SQL: sweep._begin_queue_statement(queue_id, alone) */
 Datum
 sweep_statement_begin(PG_FUNCTION_ARGS)
 {
+	SweepQueueChange *change;
+
 	sweep_extension_require(sweep_extension_find());
 	/* The lock keeps the queue from being dropped meanwhile; its rows would stay for ever. */
 	(void) sweep_lock_acquire_queue(PG_GETARG_INT32(0), PG_GETARG_BOOL(1) ? ExclusiveLock : ShareLock, true);
-	sweep_transaction_change(sweep_queue_relation(), PG_GETARG_INT32(0))->reset_if_undone = true;
-	sweep_statement_open();
+	change = sweep_transaction_change(sweep_queue_relation(), PG_GETARG_INT32(0));
+	change->reset_if_undone = true;
+	change->own_statements++;
 	PG_RETURN_VOID();
 }
 
@@ -112,7 +71,7 @@ sweep_statement_note_purged(PG_FUNCTION_ARGS)
 	if (number >= 0)
 	{
 		sweep_in_flight(number)->purged_by = xid;
-		sweep_transaction_note_purged(number);
+		sweep_transaction_note(PENDING_PURGED, number, NULL);
 	}
 	sweep_queue_unlock();
 	if (number >= 0)
@@ -136,7 +95,7 @@ sweep_statement_end(PG_FUNCTION_ARGS)
 		(void) sweep_sql_execute(&drop_rows_sql, &queue_id, NULL);
 		sweep_sql_end_call();
 	}
-	sweep_statement_close();
+	change->own_statements--;
 	/* When a queue is dropped, prepared transactions that have worked with it have ended; their changes are applied first. */
 	sweep_prepared_settle();
 	change->rows[0] += PG_GETARG_INT64(1);
@@ -162,7 +121,7 @@ sweep_statement_note_foreign(PG_FUNCTION_ARGS)
 	/* Prepared transactions that have worked with the table must have ended, since they held a lock on it. */
 	if (TRIGGER_FIRED_BY_TRUNCATE(trigger->tg_event))
 		sweep_prepared_settle();
-	if (own_statements == NIL)
+	if (!sweep_transaction_in_own_statement())
 	{
 		SweepQueueChange *change = sweep_transaction_change(sweep_queue_relation(), 0);
 

@@ -38,16 +38,9 @@ typedef struct LevelChange
 	SweepQueueChange change;
 } LevelChange;
 
-typedef enum PendingKind
-{
-	PENDING_CLAIM,
-	PENDING_ENDING,
-	PENDING_PURGED,
-} PendingKind;
-
 typedef struct Pending
 {
-	PendingKind kind;
+	SweepPendingKind kind;
 	int			level;
 	pg_uuid_t	lease;			/* of PENDING_CLAIM */
 	int			message;		/* of the others: number of the entry */
@@ -455,6 +448,16 @@ sweep_transaction_has_emptied(Oid relation, int32 queue_id)
 	return false;
 }
 
+bool
+sweep_transaction_in_own_statement(void)
+{
+	int			own_statements = 0;
+
+	for (const LevelChange *entry = changes; entry != NULL; entry = entry->next)
+		own_statements += entry->change.own_statements;
+	return own_statements > 0;
+}
+
 void
 sweep_transaction_reserve(int count)
 {
@@ -468,31 +471,14 @@ sweep_transaction_reserve(int count)
 		pending = repalloc_huge(pending, pending_room * sizeof(Pending));
 }
 
-static Pending *
-note(PendingKind kind, int message)
+void
+sweep_transaction_note(SweepPendingKind kind, int message, const pg_uuid_t *lease)
 {
 	Pending    *item = &pending[pending_count++];
 
 	item->kind = kind;
 	item->level = GetCurrentTransactionNestLevel();
 	item->message = message;
-	return item;
-}
-
-void
-sweep_transaction_note_claim(const pg_uuid_t *lease)
-{
-	note(PENDING_CLAIM, -1)->lease = *lease;
-}
-
-void
-sweep_transaction_note_ending(int number)
-{
-	(void) note(PENDING_ENDING, number);
-}
-
-void
-sweep_transaction_note_purged(int number)
-{
-	(void) note(PENDING_PURGED, number);
+	if (lease != NULL)
+		item->lease = *lease;
 }

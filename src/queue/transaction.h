@@ -15,17 +15,26 @@ extern SweepQueueChange *sweep_transaction_change(Oid relation, int32 queue_id);
 /* Whether the transaction has purged the queue, or truncated the table. */
 extern bool sweep_transaction_has_emptied(Oid relation, int32 queue_id);
 
-/* Reserves room for that many calls of the functions sweep_transaction_note_..., which then cannot fail. */
+/*
+ * Whether a statement on the table of messages is the extension's own, which notes its changes itself: it is executed between an increase
+ * and a decrease of own_statements. A rollback of that level undoes the increase; a statement that has only fired a trigger with a
+ * subtransaction of a level below goes on. After any other statement, all queues of the database are searched from their start when it commits.
+ */
+extern bool sweep_transaction_in_own_statement(void);
+
+/* An action that a transaction leaves to its end. */
+typedef enum SweepPendingKind
+{
+	PENDING_CLAIM,				/* a rollback returns the messages of the lease to the queue */
+	PENDING_ENDING,				/* this transaction ends the message: gone at commit, LEASED again after a rollback */
+	PENDING_PURGED,				/* this transaction has purged the message in flight: gone at commit */
+} SweepPendingKind;
+
+/* Reserves room for that many calls of sweep_transaction_note(), which then cannot fail. */
 extern void sweep_transaction_reserve(int count);
 
-/* Notes a claim: a rollback returns its messages to the queue. */
-extern void sweep_transaction_note_claim(const pg_uuid_t *lease);
-
-/* Notes a message that this transaction ends: gone at commit, LEASED again after a rollback. Called with the lock held. */
-extern void sweep_transaction_note_ending(int number);
-
-/* Notes a message in flight that this transaction has purged: gone at commit. */
-extern void sweep_transaction_note_purged(int number);
+/* Notes such an action for a message, by the number of its entry, or for a lease; the other argument is -1 or NULL. */
+extern void sweep_transaction_note(SweepPendingKind kind, int message, const pg_uuid_t *lease);
 
 /*
  * To be called without the lock, before a search or a count, unless knows_prepared is set. After a restart of the server it is not known what
