@@ -14,19 +14,17 @@
 #include "postgres.h"
 
 #include "access/genam.h"
-#include "access/stratnum.h"
 #include "access/table.h"
-#include "catalog/pg_collation.h"
 #include "executor/tuptable.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
-#include "utils/fmgroids.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 #include "utils/uuid.h"
 
+#include "base/compat_table.h"
 #include "base/extension.h"
 #include "base/quota.h"
 #include "queue/ack.h"
@@ -74,13 +72,6 @@ open_cancellation(Cancellation *cancellation, FunctionCallInfo fcinfo)
 }
 
 static bool
-fetch(Cancellation *cancellation, BlockNumber blocks)
-{
-	return sweep_queue_fetch(cancellation->ending.messages, blocks, &cancellation->ending.queue, cancellation->snapshot,
-							 &cancellation->message, cancellation->slot);
-}
-
-static bool
 find_by_id(Cancellation *cancellation, int64 message_id)
 {
 	cancellation->message.message_id = message_id;
@@ -89,70 +80,29 @@ find_by_id(Cancellation *cancellation, int64 message_id)
 	{
 		cancellation->message.lane = (int16) (SWEEP_PRIORITY_MIN + lane % SWEEP_LANES + (lane < SWEEP_LANES ? 0 : SWEEP_LANE_DELAYED));
 		/* 0 blocks: the row is read by the index, since its place is not known. */
-		if (fetch(cancellation, 0))
+		if (sweep_queue_fetch(cancellation->ending.messages, 0, &cancellation->ending.queue, cancellation->snapshot,
+							  &cancellation->message, cancellation->slot))
 			return true;
 	}
 	return false;
 }
 
-/* Finds a message that waits with this key in the index. */
+/* Finds a message that waits with this key, in the index or among those that were returned to the queue. */
 static bool
-find_waiting_key(Cancellation *cancellation, text *key)
+find_by_key(Cancellation *cancellation, text *key)
 {
 	Relation	messages = cancellation->ending.messages;
+	int32		queue_id = cancellation->ending.queue.queue_id;
 	Relation	index = sweep_queue_open_index(messages, "queue_message_waiting_key", AccessShareLock);
-	ScanKeyData keys[2];
-	SysScanDesc scan;
-	HeapTuple	tuple;
+	IndexScanDesc scan = sweep_index_beginscan(messages, index, cancellation->snapshot, 2);
+	int			nth = 0;
 	bool		found;
-	bool		is_null;
 
-	ScanKeyInit(&keys[0], MESSAGE_QUEUE_ID, BTEqualStrategyNumber, F_INT4EQ, Int32GetDatum(cancellation->ending.queue.queue_id));
-	ScanKeyEntryInitialize(&keys[1], 0, MESSAGE_KEY, BTEqualStrategyNumber, InvalidOid, C_COLLATION_OID, F_TEXTEQ, PointerGetDatum(key));
-	scan = systable_beginscan_ordered(messages, index, cancellation->snapshot, 2, keys);
-	tuple = systable_getnext_ordered(scan, ForwardScanDirection);
-	found = tuple != NULL;
-	if (found)
-	{
-		TupleDesc	description = RelationGetDescr(messages);
-
-		cancellation->message.message_id = DatumGetInt64(heap_getattr(tuple, MESSAGE_ID, description, &is_null));
-		cancellation->message.lane = DatumGetInt16(heap_getattr(tuple, MESSAGE_LANE, description, &is_null));
-		cancellation->message.tid = tuple->t_self;
-	}
-	systable_endscan_ordered(scan);
+	sweep_key_begin_scan(scan, queue_id, key);
+	found = index_getnext_slot(scan, ForwardScanDirection, cancellation->slot);
+	index_endscan(scan);
 	index_close(index, AccessShareLock);
-	return found && fetch(cancellation, cancellation->ending.blocks);
-}
-
-static bool
-has_key(TupleTableSlot *slot, text *key)
-{
-	bool		is_null;
-	Datum		value = slot_getattr(slot, MESSAGE_KEY, &is_null);
-
-	return !is_null && DatumGetBool(DirectFunctionCall2Coll(texteq, C_COLLATION_OID, value, PointerGetDatum(key)));
-}
-
-/* Finds a message with this key that was returned to the queue. */
-static bool
-find_returned_key(Cancellation *cancellation, text *key)
-{
-	uint32		key_hash = sweep_key_hash(key);
-	bool		found = true;
-
-	for (int nth = 0; found; nth++)
-	{
-		SweepQueueSlot *slot;
-
-		sweep_queue_lock(LW_EXCLUSIVE);
-		slot = sweep_queue_find_settled(RelationGetRelid(cancellation->ending.messages), cancellation->ending.queue.queue_id);
-		found = slot != NULL && sweep_in_flight_find_returned(slot, key_hash, nth, &cancellation->message);
-		sweep_queue_unlock();
-		if (found && fetch(cancellation, cancellation->ending.blocks) && has_key(cancellation->slot, key))
-			return true;
-	}
-	return false;
+	return found || sweep_key_find_returned(messages, queue_id, key, cancellation->snapshot, &nth, &cancellation->message, cancellation->slot);
 }
 
 /* Fills the reference of the message from its row, as a search does (add_found in search.c). */
@@ -162,8 +112,12 @@ describe_message(Cancellation *cancellation)
 	SweepMessageRef *message = &cancellation->message;
 	TupleTableSlot *slot = cancellation->slot;
 	bool		is_null;
-	Datum		key = slot_getattr(slot, MESSAGE_KEY, &is_null);
+	Datum		key;
 
+	message->tid = slot->tts_tid;
+	message->message_id = DatumGetInt64(slot_getattr(slot, MESSAGE_ID, &is_null));
+	message->lane = DatumGetInt16(slot_getattr(slot, MESSAGE_LANE, &is_null));
+	key = slot_getattr(slot, MESSAGE_KEY, &is_null);
 	message->key_hash = is_null || cancellation->ending.queue.key_policy == KEY_WHILE_QUEUED_OR_RUNNING ? 0 : sweep_key_hash(DatumGetTextPP(key));
 	message->attempts = DatumGetInt16(slot_getattr(slot, MESSAGE_ATTEMPTS, &is_null));
 	message->due_at = SWEEP_LANE_IS_DELAYED(message->lane) ? DatumGetTimestampTz(slot_getattr(slot, MESSAGE_DUE_AT, &is_null)) : 0;
@@ -237,7 +191,7 @@ sweep_queue_cancel(PG_FUNCTION_ARGS)
 	if (!PG_ARGISNULL(1))
 		found = find_by_id(&cancellation, PG_GETARG_INT64(1));
 	else
-		found = find_waiting_key(&cancellation, PG_GETARG_TEXT_PP(2)) || find_returned_key(&cancellation, PG_GETARG_TEXT_PP(2));
+		found = find_by_key(&cancellation, PG_GETARG_TEXT_PP(2));
 	if (found)
 	{
 		/* The result is cached, for use under the lock. */

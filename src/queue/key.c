@@ -232,16 +232,45 @@ judge(KeyedInsert *insert)
 	return KEY_TAKEN;
 }
 
+void
+sweep_key_begin_scan(IndexScanDesc scan, int32 queue_id, text *key)
+{
+	ScanKeyData keys[2];
+
+	ScanKeyInit(&keys[0], 1, BTEqualStrategyNumber, F_INT4EQ, Int32GetDatum(queue_id));
+	ScanKeyEntryInitialize(&keys[1], 0, 2, BTEqualStrategyNumber, InvalidOid, C_COLLATION_OID, F_TEXTEQ, PointerGetDatum(key));
+	index_rescan(scan, keys, 2, NULL, 0);
+}
+
+bool
+sweep_key_find_returned(Relation messages, int32 queue_id, text *key, Snapshot snapshot, int *nth, SweepMessageRef *message, TupleTableSlot *slot)
+{
+	SweepQueue	queue = {.queue_id = queue_id};
+	BlockNumber blocks = RelationGetNumberOfBlocks(messages);
+	uint32		key_hash = sweep_key_hash(key);
+	bool		found;
+	bool		is_null;
+
+	do
+	{
+		const SweepQueueSlot *queue_slot;
+
+		sweep_queue_lock(LW_EXCLUSIVE);
+		queue_slot = sweep_queue_find_settled(RelationGetRelid(messages), queue_id);
+		found = queue_slot != NULL && sweep_in_flight_find_returned(queue_slot, key_hash, (*nth)++, message);
+		sweep_queue_unlock();
+	} while (found && (!sweep_queue_fetch(messages, blocks, &queue, snapshot, message, slot) || slot_attisnull(slot, MESSAGE_KEY) ||
+					   sweep_key_compare(DatumGetTextPP(slot_getattr(slot, MESSAGE_KEY, &is_null)), key) != 0));
+	return found;
+}
+
 /* Whether a message with this key waits, other than the one at "own". */
 static KeyState
 look_up(KeyedInsert *insert, text *key, ItemPointer own)
 {
-	ScanKeyData keys[2];
 	KeyState	state = KEY_FREE;
 
-	ScanKeyInit(&keys[0], 1, BTEqualStrategyNumber, F_INT4EQ, Int32GetDatum(insert->request->queue_id));
-	ScanKeyEntryInitialize(&keys[1], 0, 2, BTEqualStrategyNumber, InvalidOid, C_COLLATION_OID, F_TEXTEQ, PointerGetDatum(key));
-	index_rescan(insert->scan, keys, 2, NULL, 0);
+	sweep_key_begin_scan(insert->scan, insert->request->queue_id, key);
 	while (state != KEY_TAKEN && index_getnext_slot(insert->scan, ForwardScanDirection, insert->slot))
 	{
 		if (own != NULL && ItemPointerEquals(own, &insert->slot->tts_tid))
@@ -257,27 +286,13 @@ look_up(KeyedInsert *insert, text *key, ItemPointer own)
 static KeyState
 look_up_given_back(KeyedInsert *insert, text *key)
 {
-	const SweepSendRequest *request = insert->request;
-	SweepQueue	queue = {.queue_id = request->queue_id};
-	BlockNumber blocks = RelationGetNumberOfBlocks(request->messages);
+	SweepMessageRef message;
 	KeyState	state = KEY_FREE;
-	uint32		key_hash = sweep_key_hash(key);
-	bool		found = true;
+	int			nth = 0;
 
-	for (int nth = 0; state != KEY_TAKEN && found; nth++)
-	{
-		SweepQueueSlot *slot;
-		SweepMessageRef message;
-		bool		is_null;
-
-		sweep_queue_lock(LW_SHARED);
-		slot = sweep_queue_find_slot(RelationGetRelid(request->messages), request->queue_id);
-		found = slot != NULL && sweep_in_flight_find_returned(slot, key_hash, nth, &message);
-		sweep_queue_unlock();
-		if (found && sweep_queue_fetch(request->messages, blocks, &queue, &insert->dirty, &message, insert->slot) &&
-			sweep_key_compare(DatumGetTextPP(slot_getattr(insert->slot, MESSAGE_KEY, &is_null)), key) == 0)
-			state = judge(insert);
-	}
+	while (state != KEY_TAKEN &&
+		   sweep_key_find_returned(insert->request->messages, insert->request->queue_id, key, &insert->dirty, &nth, &message, insert->slot))
+		state = judge(insert);
 	ExecClearTuple(insert->slot);
 	return state;
 }
@@ -373,29 +388,20 @@ sweep_key_insert(const SweepSendRequest *request, SweepKeyedMessage *messages, i
 	return insert.inserted;
 }
 
-/* Writes the added row with its key. False when another transaction was faster with the key: the row is withdrawn. */
+/* Writes the added row. False when another transaction was faster with the key: the row is withdrawn, and is to be added as *claimed. */
 static bool
-write_with_key(KeyedInsert *insert, text *key)
+write_row(KeyedInsert *insert, text *key, bool *claimed)
 {
 	SweepInserter *inserter = &insert->inserter;
-	bool		has_key;
 
 	sweep_inserter_write_rows(inserter);
-	has_key = sweep_inserter_write_entries(inserter, 0, RelationGetRelid(insert->index)) ||
-		look_up(insert, key, &inserter->slots[0]->tts_tid) == KEY_FREE;
-	if (!has_key)
-	{
-		sweep_inserter_withdraw(inserter, 0);
-		inserter->filled = 0;
-	}
-	return has_key;
-}
-
-static void
-write_without_key(KeyedInsert *insert)
-{
-	sweep_inserter_write_rows(&insert->inserter);
-	(void) sweep_inserter_write_entries(&insert->inserter, 0, InvalidOid);
+	if (sweep_inserter_write_entries(inserter, 0, RelationGetRelid(insert->index)) ||
+		look_up(insert, key, &inserter->slots[0]->tts_tid) == KEY_FREE)
+		return true;
+	sweep_inserter_withdraw(inserter, 0);
+	inserter->filled = 0;
+	*claimed = true;
+	return false;
 }
 
 void
@@ -404,21 +410,14 @@ sweep_key_put_back(const SweepSendRequest *request, TupleTableSlot *old, int att
 	KeyedInsert insert = {0};
 	bool		is_null;
 	text	   *key = DatumGetTextPP(slot_getattr(old, MESSAGE_KEY, &is_null));
-	bool		has_key;
+	bool		claimed;
 
 	open_insert(&insert, request, NULL, 1);
 	begin_turn(&insert);
-	has_key = look_up(&insert, key, NULL) == KEY_FREE;
-	if (has_key)
-	{
-		sweep_inserter_add_again(&insert.inserter, old, false, attempts, error);
-		has_key = write_with_key(&insert, key);
-	}
-	if (!has_key)
-	{
-		sweep_inserter_add_again(&insert.inserter, old, true, attempts, error);
-		write_without_key(&insert);
-	}
+	claimed = look_up(&insert, key, NULL) != KEY_FREE;
+	do
+		sweep_inserter_add_again(&insert.inserter, old, claimed, attempts, error);
+	while (!write_row(&insert, key, &claimed));
 	end_turn(&insert);
 	close_insert(&insert);
 }
@@ -444,20 +443,16 @@ sweep_key_insert_at_end(const SweepSendRequest *request, const SweepKeyedMessage
 {
 	KeyedInsert insert = {0};
 	KeyState	state;
+	bool		claimed;
 
 	open_insert(&insert, request, NULL, 1);
 	begin_turn(&insert);
 	state = lock_waiting(&insert, message->key);
-	if (state == KEY_FREE)
-	{
-		sweep_inserter_add_row(&insert.inserter, message->message_id, message->key, message->number, false);
-		state = write_with_key(&insert, message->key) ? KEY_FREE : KEY_UNDECIDED;
-	}
-	if (state == KEY_UNDECIDED)
-	{
-		sweep_inserter_add_row(&insert.inserter, message->message_id, message->key, message->number, true);
-		write_without_key(&insert);
-	}
+	claimed = state != KEY_FREE;
+	if (state != KEY_TAKEN)
+		do
+			sweep_inserter_add_row(&insert.inserter, message->message_id, message->key, message->number, claimed);
+		while (!write_row(&insert, message->key, &claimed));
 	end_turn(&insert);
 	close_insert(&insert);
 	return state != KEY_TAKEN;

@@ -5,6 +5,8 @@
 #ifndef SWEEP_QUEUE_KEY_H
 #define SWEEP_QUEUE_KEY_H
 
+#include "access/relscan.h"
+
 #include "queue/table.h"
 
 /* A message of a request. */
@@ -18,6 +20,16 @@ typedef struct SweepKeyedMessage
 
 /* The hash of a key; never 0. */
 extern uint32 sweep_key_hash(const text *key);
+
+/* Begins a scan for a key; its index is queue_message_waiting_key. */
+extern void sweep_key_begin_scan(IndexScanDesc scan, int32 queue_id, text *key);
+
+/*
+ * Finds the next message with this key that was returned to the queue: sets *message, and puts its row into the slot. The index does not show
+ * such a message: its row still has claimed = true. *nth begins with 0.
+ */
+extern bool sweep_key_find_returned(Relation messages, int32 queue_id, text *key, Snapshot snapshot, int *nth, SweepMessageRef *message,
+									TupleTableSlot *slot);
 
 /* Compares byte by byte, as the index does; NULL comes last. */
 extern int	sweep_key_compare(const text *a, const text *b);
