@@ -3,8 +3,8 @@
  *		sweep.fail: a failed message is delivered again after a pause, or is moved to the dead-letter table.
  *
  * Called by consumers, and by claims for messages that were delivered too often. Like an acknowledgement it is part of
- * the caller's transaction. The row is updated with SQL. If a claim has freed its key, it is deleted and inserted
- * again, to take the key back (key.c).
+ * the caller's transaction. The row is deleted and inserted again, which can take a key back that a claim has freed
+ * (key.c).
  */
 #include "postgres.h"
 
@@ -25,11 +25,6 @@
 #include "queue/queue.h"
 #include "queue/transaction.h"
 
-static SweepStatement retry_message_sql = {
-	.text = "UPDATE sweep.queue_message m SET lane = $4, due_at = $5, attempts = $6, error = $7 "
-		"WHERE m.queue_id = $1 AND m.lane = $2 AND m.message_id = $3",
-	.types = {INT4OID, INT2OID, INT8OID, INT2OID, TIMESTAMPTZOID, INT2OID, JSONBOID},
-	.reads_latest = true};
 static SweepStatement bury_message_sql = {
 	.text = "WITH m AS (DELETE FROM sweep.queue_message m WHERE m.queue_id = $1 AND m.lane = $2 AND m.message_id = $3 RETURNING m.*) "
 		"INSERT INTO sweep.queue_dead (message_id, queue_id, priority, key, headers, payload, attempts, sent_at, error) "
@@ -51,12 +46,14 @@ backoff_us(const SweepQueue *queue, int attempts)
 	return (int64) (Min(seconds, SWEEP_LONGEST_DAYS * SECS_PER_DAY) * USECS_PER_SEC);
 }
 
-/* Puts off a message whose key a claim has freed: the new row takes the key back. */
+/* Puts the message off; false when its row is gone. The new row takes the key back if a claim has freed it. */
 static bool
-put_back(const SweepEnding *ending, const SweepInFlight *entry, int16 lane, TimestampTz due_at, Jsonb *error)
+retry_message(const SweepEnding *ending, const SweepInFlight *entry, Jsonb *error)
 {
 	SweepSendRequest request = {
-		.messages = ending->messages,.queue_id = ending->queue.queue_id,.lane = lane,.due_at = due_at,.count = 1
+		.messages = ending->messages, .queue_id = ending->queue.queue_id, .count = 1,
+		.lane = (int16) (SWEEP_LANE_PRIORITY(entry->message.lane) + SWEEP_LANE_DELAYED),
+		.due_at = GetCurrentTimestamp() + backoff_us(&ending->queue, entry->attempts)
 	};
 	SweepMessageRef message = entry->message;
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
@@ -64,42 +61,15 @@ put_back(const SweepEnding *ending, const SweepInFlight *entry, int16 lane, Time
 	bool		removed = sweep_ending_remove_row(ending, &message, snapshot, slot);
 
 	if (removed)
-		sweep_key_put_back(&request, slot, entry->attempts, error);
+	{
+		sweep_key_put_back(&request, slot, message.key_hash != 0, entry->attempts, error);
+		ending->change->rows[SWEEP_LANE_IS_DELAYED(message.lane)]--;
+		ending->change->rows[1]++;
+		ending->change->first_due = Min(ending->change->first_due, request.due_at);
+	}
 	ExecDropSingleTupleTableSlot(slot);
 	UnregisterSnapshot(snapshot);
 	return removed;
-}
-
-/* Puts the message off; false when its row is gone. */
-static bool
-retry_message(const SweepEnding *ending, const SweepInFlight *entry, Jsonb *error)
-{
-	int16		lane = (int16) (SWEEP_LANE_PRIORITY(entry->message.lane) + SWEEP_LANE_DELAYED);
-	TimestampTz due_at = GetCurrentTimestamp() + backoff_us(&ending->queue, entry->attempts);
-	Datum		values[] = {
-		Int32GetDatum(ending->queue.queue_id), Int16GetDatum(entry->message.lane), Int64GetDatum(entry->message.message_id),
-		Int16GetDatum(lane), TimestampTzGetDatum(due_at), Int16GetDatum((int16) Min(entry->attempts, PG_INT16_MAX)),
-		PointerGetDatum(error)
-	};
-	bool		updated;
-
-	if (entry->message.key_hash != 0)
-		updated = put_back(ending, entry, lane, due_at, error);
-	else
-	{
-		sweep_sql_begin_call();
-		ending->change->own_statements++;
-		updated = sweep_sql_execute(&retry_message_sql, values, error != NULL ? "       " : "      n") > 0;
-		ending->change->own_statements--;
-		sweep_sql_end_call();
-	}
-	if (updated)
-	{
-		ending->change->rows[SWEEP_LANE_IS_DELAYED(entry->message.lane)]--;
-		ending->change->rows[1]++;
-		ending->change->first_due = Min(ending->change->first_due, due_at);
-	}
-	return updated;
 }
 
 /* Implements sweep.fail; "error" replaces its argument. With "for_good" the messages are dead, whatever their attempts. */

@@ -388,14 +388,14 @@ sweep_key_insert(const SweepSendRequest *request, SweepKeyedMessage *messages, i
 	return insert.inserted;
 }
 
-/* Writes the added row. False when another transaction was faster with the key: the row is withdrawn, and is to be added as *claimed. */
+/* Writes the added row, which takes the key unless that is NULL. False when another transaction was faster with the key: the row is withdrawn, and is to be added as *claimed. */
 static bool
 write_row(KeyedInsert *insert, text *key, bool *claimed)
 {
 	SweepInserter *inserter = &insert->inserter;
 
 	sweep_inserter_write_rows(inserter);
-	if (sweep_inserter_write_entries(inserter, 0, RelationGetRelid(insert->index)) ||
+	if (sweep_inserter_write_entries(inserter, 0, key != NULL ? RelationGetRelid(insert->index) : InvalidOid) ||
 		look_up(insert, key, &inserter->slots[0]->tts_tid) == KEY_FREE)
 		return true;
 	sweep_inserter_withdraw(inserter, 0);
@@ -405,20 +405,24 @@ write_row(KeyedInsert *insert, text *key, bool *claimed)
 }
 
 void
-sweep_key_put_back(const SweepSendRequest *request, TupleTableSlot *old, int attempts, Jsonb *error)
+sweep_key_put_back(const SweepSendRequest *request, TupleTableSlot *old, bool freed, int attempts, Jsonb *error)
 {
 	KeyedInsert insert = {0};
 	bool		is_null;
-	text	   *key = DatumGetTextPP(slot_getattr(old, MESSAGE_KEY, &is_null));
-	bool		claimed;
+	text	   *key = freed ? DatumGetTextPP(slot_getattr(old, MESSAGE_KEY, &is_null)) : NULL;
+	bool		claimed = DatumGetBool(slot_getattr(old, MESSAGE_CLAIMED, &is_null));
 
 	open_insert(&insert, request, NULL, 1);
-	begin_turn(&insert);
-	claimed = look_up(&insert, key, NULL) != KEY_FREE;
+	if (freed)
+	{
+		begin_turn(&insert);
+		claimed = look_up(&insert, key, NULL) != KEY_FREE;
+	}
 	do
 		sweep_inserter_add_again(&insert.inserter, old, claimed, attempts, error);
 	while (!write_row(&insert, key, &claimed));
-	end_turn(&insert);
+	if (freed)
+		end_turn(&insert);
 	close_insert(&insert);
 }
 

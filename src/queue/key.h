@@ -48,9 +48,9 @@ extern int	sweep_key_insert(const SweepSendRequest *request, SweepKeyedMessage *
 extern bool sweep_key_insert_at_end(const SweepSendRequest *request, const SweepKeyedMessage *message);
 
 /*
- * Inserts a failed message again, with the key that its first claim freed; without the key if another message has it, or
+ * Inserts a failed message again. "freed": with the key that its first claim freed; without the key if another message has it, or
  * one of an open transaction may. "old" is its row, which the caller has deleted. Waits for no transaction.
  */
-extern void sweep_key_put_back(const SweepSendRequest *request, TupleTableSlot *old, int attempts, Jsonb *error);
+extern void sweep_key_put_back(const SweepSendRequest *request, TupleTableSlot *old, bool freed, int attempts, Jsonb *error);
 
 #endif							/* SWEEP_QUEUE_KEY_H */
