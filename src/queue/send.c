@@ -94,6 +94,36 @@ send_without_keys(const SweepSendRequest *request)
 	return first_id;
 }
 
+/*
+ * Returns how many were sent; keys may be NULL. The ids are drawn in the order of the arguments, in which the messages are then
+ * delivered; *first_id is the first one.
+ */
+static int
+send(const SweepSendRequest *request, const Datum *keys, const bool *nulls, int64 *first_id)
+{
+	SweepKeyedMessage *messages;
+	int			sent;
+
+	if (keys == NULL)
+	{
+		*first_id = send_without_keys(request);
+		return request->count;
+	}
+	messages = palloc0(request->count * sizeof(SweepKeyedMessage));
+	for (int i = 0; i < request->count; i++)
+	{
+		messages[i].key = nulls[i] ? NULL : DatumGetTextPP(keys[i]);
+		messages[i].number = i;
+		messages[i].message_id = nextval_internal(request->sequence, false);
+		if (i == 0)
+			*first_id = messages[i].message_id;
+	}
+	sent = sweep_key_insert(request, messages, request->count);
+	for (int i = 0; i < request->count && sent < request->count; i++)
+		sweep_left_out_note(request, &messages[i]);
+	return sent;
+}
+
 /* SQL: sweep.send(queue text, payload jsonb, key text, delay interval, priority int, headers jsonb) */
 Datum
 sweep_queue_send(PG_FUNCTION_ARGS)
@@ -101,7 +131,7 @@ sweep_queue_send(PG_FUNCTION_ARGS)
 	SweepSendRequest request = {0};
 	Datum		payload;
 	int64		message_id;
-	bool		sent = true;
+	int			sent;
 
 	open_request(&request, fcinfo, "sweep.send()");
 	if (PG_ARGISNULL(1))
@@ -114,40 +144,11 @@ sweep_queue_send(PG_FUNCTION_ARGS)
 	request.count = 1;
 	request.has_headers = !PG_ARGISNULL(5);
 	request.headers = request.has_headers ? PG_GETARG_DATUM(5) : (Datum) 0;
-	if (PG_ARGISNULL(2))
-		message_id = send_without_keys(&request);
-	else
-	{
-		SweepKeyedMessage	message = {.key = PG_GETARG_TEXT_PP(2)};
-
-		message.message_id = message_id = nextval_internal(request.sequence, false);
-		sent = sweep_key_insert(&request, &message, 1) > 0;
-		if (!sent)
-			sweep_left_out_note(&request, &message);
-	}
+	sent = send(&request, PG_ARGISNULL(2) ? NULL : &fcinfo->args[2].value, &fcinfo->args[2].isnull, &message_id);
 	table_close(request.messages, NoLock);
-	if (!sent)
+	if (sent == 0)
 		PG_RETURN_NULL();
 	PG_RETURN_INT64(message_id);
-}
-
-/* Returns how many were sent. The ids are drawn in the order of the arguments, in which the messages are then delivered. */
-static int64
-send_with_keys(const SweepSendRequest *request, const Datum *keys, const bool *nulls)
-{
-	SweepKeyedMessage *messages = palloc0(request->count * sizeof(SweepKeyedMessage));
-	int			sent;
-
-	for (int i = 0; i < request->count; i++)
-	{
-		messages[i].key = nulls[i] ? NULL : DatumGetTextPP(keys[i]);
-		messages[i].number = i;
-		messages[i].message_id = nextval_internal(request->sequence, false);
-	}
-	sent = sweep_key_insert(request, messages, request->count);
-	for (int i = 0; i < request->count && sent < request->count; i++)
-		sweep_left_out_note(request, &messages[i]);
-	return sent;
 }
 
 /* SQL: sweep.send_many(queue text, payloads jsonb[], keys text[], delay interval, priority int) */
@@ -162,6 +163,7 @@ sweep_queue_send_many(PG_FUNCTION_ARGS)
 	bool	   *nulls;
 	int			key_count = 0;
 	int64		sent;
+	int64		first_id;
 
 	open_request(&request, fcinfo, "sweep.send_many()");
 	deconstruct_array(payloads, JSONBOID, -1, false, TYPALIGN_INT, &request.payloads, &nulls, &request.count);
@@ -178,11 +180,7 @@ sweep_queue_send_many(PG_FUNCTION_ARGS)
 					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 					 errmsg("payload %d must not be null", i + 1),
 					 errhint("Send '{}' or 'null' when there is nothing to say.")));
-	sent = request.count;
-	if (request.count > 0 && keys == NULL)
-		(void) send_without_keys(&request);
-	else if (request.count > 0)
-		sent = send_with_keys(&request, key_values, key_nulls);
+	sent = send(&request, key_values, key_nulls, &first_id);
 	table_close(request.messages, NoLock);
 	PG_RETURN_INT64(sent);
 }
@@ -192,7 +190,7 @@ try_send_work(void *arg)
 {
 	FunctionCallInfo fcinfo = arg;
 
-	LOCAL_FCINFO(send, 6);
+	LOCAL_FCINFO(call, 6);
 
 	if (sweep_lock_acquire_queue(PG_GETARG_INT32(0), ShareLock, false) == LOCKACQUIRE_NOT_AVAIL)
 		ereport(ERROR,
@@ -200,14 +198,14 @@ try_send_work(void *arg)
 				 errmsg("queue is being dropped")));
 	/* The queue may have been dropped just before. */
 	AcceptInvalidationMessages();
-	InitFunctionCallInfoData(*send, NULL, 6, InvalidOid, NULL, NULL);
-	send->args[0] = fcinfo->args[1];
-	send->args[1] = fcinfo->args[2];
-	send->args[2].isnull = true;
-	send->args[3] = (NullableDatum) {.value = IntervalPGetDatum(&(Interval) {0})};
-	send->args[4] = (NullableDatum) {.value = Int32GetDatum(0)};
-	send->args[5].isnull = true;
-	(void) sweep_queue_send(send);
+	InitFunctionCallInfoData(*call, NULL, 6, InvalidOid, NULL, NULL);
+	call->args[0] = fcinfo->args[1];
+	call->args[1] = fcinfo->args[2];
+	call->args[2].isnull = true;
+	call->args[3] = (NullableDatum) {.value = IntervalPGetDatum(&(Interval) {0})};
+	call->args[4] = (NullableDatum) {.value = Int32GetDatum(0)};
+	call->args[5].isnull = true;
+	(void) sweep_queue_send(call);
 }
 
 /*
