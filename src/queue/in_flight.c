@@ -18,6 +18,7 @@
 #include "common/hashfn.h"
 #include "miscadmin.h"
 
+#include "base/clock.h"
 #include "queue/in_flight.h"
 
 /* States of the messages in a chain by key. */
@@ -364,20 +365,24 @@ sweep_in_flight_return_lease(const pg_uuid_t *id, bool untried, const int64 *ids
 }
 
 bool
-sweep_in_flight_expire(SweepQueueSlot *slot, int64 now_us)
+sweep_in_flight_expire(SweepQueueSlot *slot)
 {
+	int64		now_us = sweep_monotonic_us();
+	uint32		generation = slot->generation;
+	int			returned = 0;
+
 	if (slot->next_expiry_us > now_us)
 		return true;
-	for (int returned = 0; slot->lease_root >= 0 && sweep_queue_lease(slot->lease_root)->expires_us <= now_us; returned++)
+	while (slot->lease_root >= 0 && sweep_queue_lease(slot->lease_root)->expires_us <= now_us)
 	{
 		int			number = sweep_queue_lease(slot->lease_root)->messages.first;
 
-		if (returned == SWEEP_QUEUE_PIECE)
-			return false;
 		if (number >= 0)
 			sweep_in_flight_return(number, false);
 		else
 			sweep_lease_set_expiry(slot->lease_root, SWEEP_LEASE_RAN_OUT);
+		if (sweep_queue_lend_lock_after(SWEEP_QUEUE_PIECE, &returned) && slot->generation != generation)
+			return false;
 	}
 	slot->next_expiry_us = slot->lease_root < 0 ? SWEEP_NOTHING_DUE : sweep_queue_lease(slot->lease_root)->expires_us;
 	return true;

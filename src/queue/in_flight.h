@@ -60,8 +60,8 @@ extern void sweep_in_flight_return_lease(const pg_uuid_t *id, bool untried, cons
 /* Compares two int64: the order of "ids". */
 extern int	sweep_in_flight_compare_ids(const void *left, const void *right);
 
-/* Returns messages of leases that have run out to the queue, at most SWEEP_QUEUE_PIECE of them; false if more are left. */
-extern bool sweep_in_flight_expire(SweepQueueSlot *slot, int64 now_us);
+/* Returns messages of leases that have run out to the queue. Lends the lock; false if the slot was lost meanwhile. */
+extern bool sweep_in_flight_expire(SweepQueueSlot *slot);
 
 /* Removes the entries of a queue, except those that transactions are ending. Lends the lock; false if the slot was lost meanwhile. */
 extern bool sweep_in_flight_remove_all(SweepQueueSlot *slot);

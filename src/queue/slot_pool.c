@@ -133,12 +133,13 @@ sweep_queue_adopt_slot(SweepQueueSlot *slot)
 }
 
 SweepQueueSlot *
-sweep_queue_settle_leases(Oid relation, int32 queue_id)
+sweep_queue_find_settled(Oid relation, int32 queue_id)
 {
 	SweepQueueSlot *slot;
 
-	while ((slot = sweep_queue_find_slot(relation, queue_id)) != NULL && !sweep_in_flight_expire(slot, sweep_monotonic_us()))
-		sweep_queue_lend_lock();
+	do
+		slot = sweep_queue_find_slot(relation, queue_id);
+	while (slot != NULL && !sweep_in_flight_expire(slot));
 	return slot;
 }
 
@@ -149,13 +150,7 @@ make_room_in(SweepQueueSlot *slot, bool forget)
 	uint32		generation = slot->generation;
 	int			forgotten = 0;
 
-	while (!sweep_in_flight_expire(slot, sweep_monotonic_us()))
-	{
-		sweep_queue_lend_lock();
-		if (slot->generation != generation)
-			return;
-	}
-	if (!forget || slot->returned.first < 0)
+	if (!sweep_in_flight_expire(slot) || !forget || slot->returned.first < 0)
 		return;
 	sweep_queue_reset_slot(slot);
 	while (slot->returned.first >= 0)

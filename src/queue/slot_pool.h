@@ -24,7 +24,7 @@ extern SweepQueueSlot *sweep_queue_allot_slot(Oid relation, int32 queue_id, Oid 
 extern SweepRefusal sweep_queue_adopt_slot(SweepQueueSlot *slot);
 
 /* Returns the messages of the queue's leases that have run out to the queue, and then finds its slot. May lend the lock before. */
-extern SweepQueueSlot *sweep_queue_settle_leases(Oid relation, int32 queue_id);
+extern SweepQueueSlot *sweep_queue_find_settled(Oid relation, int32 queue_id);
 
 /*
  * Makes room when the current user was refused a message or a slot: returns the messages of leases that have run out, in
@@ -50,15 +50,6 @@ sweep_queue_get_slot(Oid relation, int32 queue_id)
 	SweepRefusal refusal;
 
 	return slot != NULL ? slot : sweep_queue_allot_slot(relation, queue_id, GetUserId(), &refusal);
-}
-
-/* Finds the slot of a queue as sweep_queue_settle_leases does, which is called only if a lease may have run out. */
-static inline SweepQueueSlot *
-sweep_queue_find_settled(Oid relation, int32 queue_id)
-{
-	SweepQueueSlot *slot = sweep_queue_find_slot(relation, queue_id);
-
-	return slot == NULL || slot->next_expiry_us > sweep_monotonic_us() ? slot : sweep_queue_settle_leases(relation, queue_id);
 }
 
 #endif							/* SWEEP_QUEUE_SLOT_POOL_H */

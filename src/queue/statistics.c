@@ -270,9 +270,9 @@ copy_slot(SweepQueueSlot *slot, Oid relation, State *state)
 	bool		found;
 
 	sweep_queue_lock(LW_EXCLUSIVE);
-	while (belongs_to(slot, relation) && !sweep_in_flight_expire(slot, now_us))
-		sweep_queue_lend_lock();
-	found = belongs_to(slot, relation);
+	do
+		found = belongs_to(slot, relation);
+	while (found && !sweep_in_flight_expire(slot));
 	if (found)
 	{
 		const SweepQueueDatabase *entry = sweep_queue_find_database(relation, false);
