@@ -114,7 +114,7 @@ before_utility(PlannedStmt *plan, const char *query, bool read_only_tree, Proces
 		sweep_worker_wake_at_commit();
 	if (ended_prepared)
 	{
-		sweep_queue_note_prepared_ended();
+		sweep_queue_settle_prepared();
 		sweep_ask_for_prepared();
 	}
 }

@@ -93,7 +93,7 @@ sweep_ending_open(SweepEnding *ending, FunctionCallInfo fcinfo, int ids_argument
 	}
 	if (ending->lease == NULL)
 		return false;
-	sweep_prepared_settle();
+	sweep_queue_settle_prepared();
 	sweep_queue_lock(LW_SHARED);
 	lease = sweep_lease_find(ending->lease);
 	if (lease != NULL && sweep_queue_slot(lease->slot)->relation == RelationGetRelid(ending->messages))

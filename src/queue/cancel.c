@@ -65,7 +65,7 @@ open_cancellation(Cancellation *cancellation, FunctionCallInfo fcinfo)
 				 errhint("sweep.messages() shows the ids of the messages of a queue; a key is passed by name, key => '...'.")));
 	ending->messages = sweep_queue_open();
 	ending->queue = *sweep_queue_find(PG_GETARG_TEXT_PP(0), RIGHT_CONSUME);
-	sweep_prepared_settle();
+	sweep_queue_settle_prepared();
 	ending->blocks = RelationGetNumberOfBlocks(ending->messages);
 	cancellation->snapshot = RegisterSnapshot(GetLatestSnapshot());
 	cancellation->slot = table_slot_create(ending->messages, NULL);

@@ -108,7 +108,7 @@ open_claim(Claim *claim, FunctionCallInfo fcinfo)
 	InitMaterializedSRF(fcinfo, 0);
 	claim->result = (ReturnSetInfo *) fcinfo->resultinfo;
 	sweep_row_check(claim->result->setDesc, row_types, lengthof(row_types));
-	sweep_prepared_settle();
+	sweep_queue_settle_prepared();
 }
 
 /* Returns the slot of the queue, if need be a new one; NULL when that is refused. */

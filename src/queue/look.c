@@ -89,7 +89,7 @@ sweep_queue_list_in_flight(PG_FUNCTION_ARGS)
 
 	InitMaterializedSRF(fcinfo, 0);
 	if (used > 0)
-		sweep_prepared_settle();
+		sweep_queue_settle_prepared();
 	for (int first = 0; first < used; first += SWEEP_QUEUE_PIECE)
 	{
 		int			count = copy_piece(sweep_queue_relation(), PG_GETARG_INT32(0), first, seen);

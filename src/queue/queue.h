@@ -77,7 +77,10 @@ extern void sweep_queue_settle_news(const SweepQueueNews *taken, int count);
 /* statement.c: notes that a database was dropped, or that this transaction may have dropped sweep.queue_message. InvalidOid = none. */
 extern void sweep_queue_note_dropped(Oid database, Oid relation);
 
-/* statement.c: notes that COMMIT PREPARED or ROLLBACK PREPARED was executed. */
-extern void sweep_queue_note_prepared_ended(void);
+/*
+ * transaction.c: applies the changes of prepared transactions that have ended, and settles the messages that they were ending. Takes the
+ * lock itself.
+ */
+extern void sweep_queue_settle_prepared(void);
 
 #endif							/* SWEEP_QUEUE_H */

@@ -97,7 +97,7 @@ sweep_statement_end(PG_FUNCTION_ARGS)
 	}
 	change->own_statements--;
 	/* When a queue is dropped, prepared transactions that have worked with it have ended; their changes are applied first. */
-	sweep_prepared_settle();
+	sweep_queue_settle_prepared();
 	change->rows[0] += PG_GETARG_INT64(1);
 	change->rows[1] += PG_GETARG_INT64(2);
 	change->dead += PG_GETARG_INT64(3);
@@ -120,7 +120,7 @@ sweep_statement_note_foreign(PG_FUNCTION_ARGS)
 				 errmsg("sweep._note_foreign_statement must be called as a trigger")));
 	/* Prepared transactions that have worked with the table must have ended, since they held a lock on it. */
 	if (TRIGGER_FIRED_BY_TRUNCATE(trigger->tg_event))
-		sweep_prepared_settle();
+		sweep_queue_settle_prepared();
 	if (!sweep_transaction_in_own_statement())
 	{
 		SweepQueueChange *change = sweep_transaction_change(sweep_queue_relation(), 0);
@@ -141,10 +141,4 @@ sweep_queue_note_dropped(Oid database, Oid relation)
 		sweep_transaction_forget_database(database);
 	if (OidIsValid(relation) && !SearchSysCacheExists1(RELOID, ObjectIdGetDatum(relation)))
 		sweep_transaction_change(relation, 0)->dropped = true;
-}
-
-void
-sweep_queue_note_prepared_ended(void)
-{
-	sweep_prepared_settle();
 }

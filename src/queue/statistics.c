@@ -403,7 +403,7 @@ sweep_queue_states(PG_FUNCTION_ARGS)
 		sweep_extension_require(sweep_extension_find());
 	if (sweep_queue_memory_exists() && !RecoveryInProgress())
 	{
-		sweep_prepared_settle();
+		sweep_queue_settle_prepared();
 		add_slots(table, relation, make_counters(relation, table));
 	}
 	else

@@ -190,8 +190,10 @@ settle_prepared(SweepPreparedChange *prepared, TransactionId xid, bool committed
 }
 
 void
-sweep_prepared_settle_ended(void)
+sweep_queue_settle_prepared(void)
 {
+	if (!sweep_queue_memory_exists() || pg_atomic_read_u32(&sweep_queue_memory.shared->prepared_count) == 0)
+		return;
 	for (int i = 0; i < sweep_queue_memory.prepared_limit; i++)
 	{
 		SweepPreparedChange *prepared = &sweep_queue_memory.prepared[i];
@@ -324,7 +326,7 @@ prepare_changes(void)
 	if (!sweep_queue_memory_exists())
 		return;
 	/* This frees the records of transactions that have ended. */
-	sweep_prepared_settle();
+	sweep_queue_settle_prepared();
 	sweep_queue_lock(LW_EXCLUSIVE);
 	for (LevelChange *entry = changes; entry != NULL && noted; entry = entry->next)
 	{

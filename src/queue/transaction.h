@@ -42,23 +42,7 @@ extern void sweep_transaction_note(SweepPendingKind kind, int message, const pg_
  */
 extern void sweep_prepared_note_all(Oid relation);
 
-/* Applies the changes of prepared transactions that have ended, and settles the messages that they were ending. Takes the lock itself. */
-extern void sweep_prepared_settle_ended(void);
-
 /* Frees the slots of a database that was dropped, and the records of its prepared transactions. Takes the lock itself. */
 extern void sweep_transaction_forget_database(Oid database);
-
-static inline bool
-sweep_prepared_exist(void)
-{
-	return pg_atomic_read_u32(&sweep_queue_memory.shared->prepared_count) > 0;
-}
-
-static inline void
-sweep_prepared_settle(void)
-{
-	if (sweep_queue_memory_exists() && sweep_prepared_exist())
-		sweep_prepared_settle_ended();
-}
 
 #endif							/* SWEEP_QUEUE_TRANSACTION_H */

@@ -147,7 +147,7 @@ sweep_queue_wait(Oid relation, int32 queue_id, long timeout_ms, pg_atomic_uint32
 	bool		again = false;
 
 	sweep_timer_begin_rest();
-	sweep_prepared_settle();
+	sweep_queue_settle_prepared();
 	/* The process enters the list before it checks for messages, so that none can come unnoticed in between. */
 	sweep_queue_lock(LW_EXCLUSIVE);
 	slot = sweep_queue_get_slot(relation, queue_id);
