@@ -4,7 +4,7 @@
  *
  * Under the lock of the shared memory a claim takes returned messages, then prefetched ones. Then, without the lock, it reads the rows
  * with a snapshot of its own. If the row of a message is gone by then (acknowledged after its lease had run out, or purged), the entry is
- * removed, and another message taken. The claim writes nothing, unless it must free the key of a message (free_key.c).
+ * removed, and another message taken. The claim writes nothing, unless it must free the key of a message.
  *
  * When the lease of a message runs out at its last attempt, the next claim that takes it moves it to the dead-letter table.
  *
@@ -17,21 +17,24 @@
 
 #include "access/table.h"
 #include "access/tableam.h"
+#include "access/xact.h"
 #include "executor/tuptable.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "utils/builtins.h"
+#include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 #include "utils/uuid.h"
 
 #include "base/clock.h"
+#include "base/compat_table.h"
 #include "base/extension.h"
+#include "base/indexes.h"
 #include "base/quota.h"
 #include "queue/fail.h"
-#include "queue/free_key.h"
 #include "queue/in_flight.h"
 #include "queue/search.h"
 #include "queue/slot_pool.h"
@@ -43,6 +46,10 @@
 
 /* Interval between log messages about too few slots, in us. */
 #define LOG_SHORTAGE_US (60 * USECS_PER_SEC)
+
+/* Time for which a claim puts off a message whose row another transaction has written or locked, or a sender has locked, in us. */
+#define PUT_OFF_US USECS_PER_SEC
+#define PUT_OFF_FOR_SENDER_US (100 * 1000)
 
 /* A message that was taken and is not yet delivered. */
 typedef struct Taken
@@ -72,7 +79,8 @@ typedef struct Claim
 	ReturnSetInfo *result;
 	int			taken_count;
 	Taken		taken[TAKE_AT_ONCE];
-	SweepKeyFreeing freeing;
+	SweepIndexes indexes;		/* open while new_row is not NULL */
+	TupleTableSlot *new_row;	/* the new version of a row whose key is freed; NULL until the first one */
 } Claim;
 
 /* The columns of sweep.message. */
@@ -310,7 +318,7 @@ settle_taken(const Claim *claim)
 {
 	uint8		random[UUID_LEN];
 	int			lease = -1;
-	int64		put_off_us = SWEEP_PUT_OFF_US;
+	int64		put_off_us = PUT_OFF_US;
 	bool		refused = false;
 
 	sweep_lease_draw(random);
@@ -339,6 +347,43 @@ settle_taken(const Claim *claim)
 		sweep_holder_refuse(HELD_MESSAGES, REFUSED_ALL, NULL);
 }
 
+/*
+ * Frees the key of a message, for others to be sent after the commit: the row is updated with claimed = true, which takes it out of the index
+ * of waiting keys. Returns for how long the message is to be put off, if another transaction has written the row or has it locked (a sender's
+ * lock puts it off although the update is done); else 0. The update is done without SQL, at the place where the claim has read the row. A
+ * statement that was planned while the table was small would read the whole queue for each claim once the table is large.
+ */
+static int64
+free_key(Claim *claim, Taken *taken, TupleTableSlot *row, Snapshot snapshot)
+{
+	TU_UpdateIndexes update_indexes;
+	TM_FailureData failure;
+	LockTupleMode lock_mode;
+	ItemPointer place = &taken->message.tid;
+	TupleTableSlot *new_row = claim->new_row;
+	bool		locked = sweep_row_is_locked(row);
+
+	if (new_row == NULL)
+	{
+		sweep_indexes_open(&claim->indexes, claim->messages);
+		claim->new_row = new_row = MakeSingleTupleTableSlot(RelationGetDescr(claim->messages), &TTSOpsVirtual);
+	}
+	if (locked && !sweep_row_lock(claim->messages, place, snapshot, LockTupleNoKeyExclusive, row))
+		return PUT_OFF_US;
+	slot_getallattrs(row);
+	ExecClearTuple(new_row);
+	memcpy(new_row->tts_values, row->tts_values, row->tts_tupleDescriptor->natts * sizeof(Datum));
+	memcpy(new_row->tts_isnull, row->tts_isnull, row->tts_tupleDescriptor->natts * sizeof(bool));
+	new_row->tts_values[MESSAGE_CLAIMED - 1] = BoolGetDatum(true);
+	ExecStoreVirtualTuple(new_row);
+	if (sweep_table_tuple_update(claim->messages, place, new_row, GetCurrentCommandId(true), snapshot, locked, &failure, &lock_mode, &update_indexes) != TM_Ok)
+		return PUT_OFF_FOR_SENDER_US;
+	*place = new_row->tts_tid;
+	sweep_indexes_update(&claim->indexes, new_row, update_indexes);
+	taken->moved = true;
+	return sweep_row_was_shared(row) ? PUT_OFF_FOR_SENDER_US : 0;
+}
+
 /* Delivers the row of a message; otherwise returns the time to put the message off. */
 static int64
 deliver_row(Claim *claim, Taken *taken, TupleTableSlot *row, Snapshot snapshot)
@@ -347,14 +392,14 @@ deliver_row(Claim *claim, Taken *taken, TupleTableSlot *row, Snapshot snapshot)
 	int64		put_off_us = 0;
 
 	if (taken->attempts > claim->queue.max_attempts)
-		return move_to_dead(claim, taken, snapshot) ? 0 : SWEEP_PUT_OFF_US;
+		return move_to_dead(claim, taken, snapshot) ? 0 : PUT_OFF_US;
 	(void) slot_getattr(row, MESSAGE_KEY, &is_null);
 	if (is_null || claim->queue.key_policy == KEY_WHILE_QUEUED_OR_RUNNING)
 		put_off_us = 0;
 	else if (!DatumGetBool(slot_getattr(row, MESSAGE_CLAIMED, &is_null)))
-		put_off_us = sweep_key_free(&claim->freeing, claim->messages, &taken->message.tid, row, snapshot, &taken->moved);
+		put_off_us = free_key(claim, taken, row, snapshot);
 	else if (sweep_row_is_locked(row) && !sweep_row_lock(claim->messages, &taken->message.tid, snapshot, LockTupleExclusive, row))
-		put_off_us = SWEEP_PUT_OFF_FOR_SENDER_US;
+		put_off_us = PUT_OFF_FOR_SENDER_US;
 	if (put_off_us == 0)
 	{
 		put_row(claim, row, taken->attempts);
@@ -389,8 +434,13 @@ deliver(Claim *claim)
 	}
 	ExecDropSingleTupleTableSlot(row);
 	UnregisterSnapshot(snapshot);
-	if (claim->freeing.row != NULL)
-		sweep_key_free_close(&claim->freeing);
+	if (claim->new_row != NULL)
+	{
+		ExecDropSingleTupleTableSlot(claim->new_row);
+		claim->new_row = NULL;
+		sweep_indexes_close(&claim->indexes);
+		CommandCounterIncrement();
+	}
 	if (unsettled)
 		settle_taken(claim);
 }
