@@ -27,21 +27,6 @@ typedef struct SeenInFlight
 
 PG_FUNCTION_INFO_V1(sweep_queue_list_in_flight);
 
-static bool
-is_claimed(const SweepInFlight *entry, int64 now_us)
-{
-	switch ((SweepInFlightState) entry->state)
-	{
-		case IN_FLIGHT_LEASED:
-			return sweep_queue_lease(entry->lease)->expires_us > now_us;
-		case IN_FLIGHT_ENDING:
-		case IN_FLIGHT_PREPARED:
-			return true;
-		default:
-			return false;
-	}
-}
-
 /* Copies the claimed messages of the queue from one piece of the entries, which begins at "first". */
 static int
 copy_piece(Oid relation, int32 queue_id, int first, SeenInFlight *seen)
@@ -58,7 +43,9 @@ copy_piece(Oid relation, int32 queue_id, int first, SeenInFlight *seen)
 	{
 		const SweepInFlight *entry = sweep_in_flight(i);
 
-		if (entry->slot == sweep_queue_slot_number(slot) && is_claimed(entry, now_us))
+		if (entry->slot == sweep_queue_slot_number(slot) &&
+			(entry->state == IN_FLIGHT_ENDING || entry->state == IN_FLIGHT_PREPARED ||
+			 (entry->state == IN_FLIGHT_LEASED && sweep_queue_lease(entry->lease)->expires_us > now_us)))
 			seen[count++] = (SeenInFlight)
 			{
 				.lane = entry->message.lane, .message_id = entry->message.message_id,

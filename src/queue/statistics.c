@@ -57,24 +57,17 @@ typedef struct State
 	double		acked;
 } State;
 
-/* The tables whose rows are counted. */
-typedef struct Tables
-{
-	Relation	messages;
-	Relation	dead;
-} Tables;
-
 PG_FUNCTION_INFO_V1(sweep_queue_states);
 
-/* Called before the snapshot is taken: if the table were rewritten while this waits for the lock, an older snapshot would see it empty. */
-static Tables
-open_tables(Oid relation)
+/*
+ * Opens the tables of messages and of dead messages. Called before the snapshot is taken: if the table were rewritten while this waits for
+ * the lock, an older snapshot would see it empty.
+ */
+static void
+open_tables(Oid relation, Relation *tables)
 {
-	Tables		tables;
-
-	tables.messages = relation_open(relation, AccessShareLock);
-	tables.dead = relation_open(get_relname_relid("queue_dead", RelationGetNamespace(tables.messages)), AccessShareLock);
-	return tables;
+	tables[0] = relation_open(relation, AccessShareLock);
+	tables[1] = relation_open(get_relname_relid("queue_dead", RelationGetNamespace(tables[0])), AccessShareLock);
 }
 
 /* The count of a queue. A new one describes a queue without a slot: no search has reached any message. */
@@ -115,17 +108,16 @@ count_rows(Relation relation, Snapshot snapshot, HTAB *counts, bool dead)
 	}
 	ExecDropSingleTupleTableSlot(slot);
 	table_endscan(scan);
+	relation_close(relation, AccessShareLock);
 }
 
-/* Counts the rows of both tables; closes these, and unregisters the snapshot. */
+/* Counts the rows of both tables, closes these, and unregisters the snapshot. */
 static void
-count_all(const Tables *tables, Snapshot snapshot, HTAB *counts)
+count_all(const Relation *tables, Snapshot snapshot, HTAB *counts)
 {
-	count_rows(tables->messages, snapshot, counts, false);
-	count_rows(tables->dead, snapshot, counts, true);
+	count_rows(tables[0], snapshot, counts, false);
+	count_rows(tables[1], snapshot, counts, true);
 	UnregisterSnapshot(snapshot);
-	relation_close(tables->messages, AccessShareLock);
-	relation_close(tables->dead, AccessShareLock);
 }
 
 /*
@@ -133,7 +125,7 @@ count_all(const Tables *tables, Snapshot snapshot, HTAB *counts)
  * the changes of the transaction itself. NULL if the counters are valid; else the tables are open.
  */
 static Snapshot
-begin_count(Oid relation, Tables *tables)
+begin_count(Oid relation, Relation *tables)
 {
 	TransactionId own = GetTopTransactionIdIfAny();
 	Snapshot	snapshot = NULL;
@@ -146,7 +138,7 @@ begin_count(Oid relation, Tables *tables)
 		bool		knows_prepared = entry->knows_prepared;
 
 		sweep_queue_unlock();
-		*tables = open_tables(relation);
+		open_tables(relation, tables);
 		if (!knows_prepared)
 			sweep_prepared_note_all(relation);
 		sweep_queue_lock(LW_EXCLUSIVE);
@@ -225,16 +217,16 @@ static bool
 make_counters(Oid relation, HTAB *counts)
 {
 	bool		valid = true;
-	Tables		tables;
+	Relation	tables[2];
 	Snapshot	snapshot;
 	LOCKTAG		tag;
 
 	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, 0, 0, SWEEP_LOCK_SEARCH);
 	(void) LockAcquire(&tag, ExclusiveLock, false, false);
-	snapshot = begin_count(relation, &tables);
+	snapshot = begin_count(relation, tables);
 	if (snapshot != NULL)
 	{
-		count_all(&tables, snapshot, counts);
+		count_all(tables, snapshot, counts);
 		valid = end_count(relation, counts);
 	}
 	LockRelease(&tag, ExclusiveLock, false);
@@ -408,9 +400,10 @@ sweep_queue_states(PG_FUNCTION_ARGS)
 	}
 	else
 	{
-		Tables		tables = open_tables(relation);
+		Relation	tables[2];
 
-		count_all(&tables, RegisterSnapshot(GetLatestSnapshot()), table);
+		open_tables(relation, tables);
+		count_all(tables, RegisterSnapshot(GetLatestSnapshot()), table);
 	}
 	hash_seq_init(&scan, table);
 	while ((state = hash_seq_search(&scan)) != NULL)
