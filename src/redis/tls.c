@@ -134,4 +134,12 @@ sweep_redis_tls_end(void)
 	session = NULL;
 }
 
+#else
+
+const char *
+sweep_redis_tls_begin(redisContext *context, const SweepRedisTarget *target)
+{
+	return "pg_sweep_redis was built without TLS";
+}
+
 #endif							/* SWEEP_REDIS_TLS */

@@ -8,13 +8,13 @@
 #include "redis/hiredis_compat.h"
 #include "redis/target.h"
 
-#ifdef SWEEP_REDIS_TLS
-
 /*
  * Begins TLS on a connection: NULL, or the reason why a setting or file cannot be used. hiredis negotiates when it reads, and
  * reports other failures.
  */
 extern const char *sweep_redis_tls_begin(redisContext *context, const SweepRedisTarget *target);
+
+#ifdef SWEEP_REDIS_TLS
 
 /* OpenSSL has one error queue per process, which must be empty before each call of hiredis. */
 extern void sweep_redis_tls_clear_errors(void);
@@ -29,7 +29,6 @@ extern void sweep_redis_tls_end(void);
 
 #else							/* target.c refuses rediss:// */
 
-#define sweep_redis_tls_begin(context, target) "pg_sweep_redis was built without TLS"
 #define sweep_redis_tls_clear_errors() ((void) 0)
 #define sweep_redis_tls_is_negotiating() false
 #define sweep_redis_tls_reason(other, class) (other)
