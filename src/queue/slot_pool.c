@@ -8,7 +8,6 @@
  */
 #include "postgres.h"
 
-#include "queue/in_flight.h"
 #include "queue/slot_pool.h"
 
 /* A queue counts as in use if it was used within this time, in us. */
@@ -130,17 +129,6 @@ sweep_queue_adopt_slot(SweepQueueSlot *slot)
 	slot->holder = sweep_holder_find(GetUserId(), InvalidOid);
 	sweep_queue_memory.shared->holders[slot->holder].held[HELD_SLOTS]++;
 	return REFUSED_NOT;
-}
-
-SweepQueueSlot *
-sweep_queue_find_settled(Oid relation, int32 queue_id)
-{
-	SweepQueueSlot *slot;
-
-	do
-		slot = sweep_queue_find_slot(relation, queue_id);
-	while (slot != NULL && !sweep_in_flight_expire(slot));
-	return slot;
 }
 
 /* Returns the messages of leases that have run out to the queue; with "forget" also removes the entries of all returned messages. */

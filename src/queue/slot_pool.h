@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "base/quota.h"
-#include "queue/slot.h"
+#include "queue/in_flight.h"
 
 /*
  * Gives a queue without a slot a free one, or that of an idle queue, for which a few slots are looked at. NULL, with the reason in
@@ -22,9 +22,6 @@ extern SweepQueueSlot *sweep_queue_allot_slot(Oid relation, int32 queue_id, Oid 
 
 /* Makes a slot that counts for no role count for the current user; returns whether, and why, that is refused. */
 extern SweepRefusal sweep_queue_adopt_slot(SweepQueueSlot *slot);
-
-/* Returns the messages of the queue's leases that have run out to the queue, and then finds its slot. May lend the lock before. */
-extern SweepQueueSlot *sweep_queue_find_settled(Oid relation, int32 queue_id);
 
 /*
  * Makes room when the current user was refused a message or a slot: returns the messages of leases that have run out, in
@@ -50,6 +47,18 @@ sweep_queue_get_slot(Oid relation, int32 queue_id)
 	SweepRefusal refusal;
 
 	return slot != NULL ? slot : sweep_queue_allot_slot(relation, queue_id, GetUserId(), &refusal);
+}
+
+/* Returns the messages of the queue's leases that have run out to the queue, and then finds its slot. May lend the lock before. */
+static inline SweepQueueSlot *
+sweep_queue_find_settled(Oid relation, int32 queue_id)
+{
+	SweepQueueSlot *slot;
+
+	do
+		slot = sweep_queue_find_slot(relation, queue_id);
+	while (slot != NULL && slot->next_expiry_us <= sweep_monotonic_us() && !sweep_in_flight_expire(slot));
+	return slot;
 }
 
 #endif							/* SWEEP_QUEUE_SLOT_POOL_H */
