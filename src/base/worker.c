@@ -83,6 +83,7 @@ static void postmaster_timer_fired(void);
 static void handle_cancel(SIGNAL_ARGS);
 static void wake_after_commit(XactEvent event, void *arg);
 static void restore_identity(void);
+static void load_session_libraries(void);
 static void set_session(void);
 static void bound_statements(void);
 
@@ -200,6 +201,23 @@ sweep_worker_connect(Oid database, Oid role)
 	restore_identity();
 	set_session();
 	sweep_log_context_begin(true);
+	load_session_libraries();
+}
+
+/*
+ * A background worker does not load them by itself, but auto_explain, and a module that forbids or masks something, are to hold for a job
+ * as for a login of its role. A library that cannot be loaded ends the process, as it ends a login. PostgreSQL loads them in a transaction, too.
+ */
+static void
+load_session_libraries(void)
+{
+	if (*session_preload_libraries_string == '\0' && *local_preload_libraries_string == '\0')
+		return;
+	SetCurrentStatementStartTimestamp();
+	StartTransactionCommand();
+	sweep_log_context_look_up();
+	process_session_preload_libraries();
+	CommitTransactionCommand();
 }
 
 void

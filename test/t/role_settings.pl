@@ -74,7 +74,7 @@ $node->safe_psql('postgres', q{
 	GRANT ALL ON ALL TABLES IN SCHEMA app TO jobber;
 	CREATE FUNCTION t.tell(b sweep.batch) RETURNS sweep.progress LANGUAGE sql AS $$ SELECT 0::bigint, NULL::jsonb,
 		jsonb_build_object('path', current_setting('search_path'), 'work_mem', current_setting('work_mem'), 'commit', current_setting('synchronous_commit'), 'statement', current_setting('statement_timeout'),
-			'own', coalesce(nullif(current_setting('app.own', true), ''), 'none'), 'jit', current_setting('jit')) $$;
+			'library', current_setting('auto_explain.log_level', true), 'own', coalesce(nullif(current_setting('app.own', true), ''), 'none'), 'jit', current_setting('jit')) $$;
 });
 as_jobber(q{SELECT sweep.create_job('tell', step => 't.tell')});
 
@@ -94,6 +94,15 @@ $node->safe_psql('postgres', q{ALTER ROLE jobber SET search_path = app, "of role
 is(told('tell', 'path', 'work_mem'), 'app, "of role" 5MB', 'login: as the role says');
 $node->safe_psql('postgres', q{ALTER ROLE jobber IN DATABASE postgres SET search_path = app, "of both"});
 is(told('tell', 'path', 'work_mem'), 'app, "of both" 5MB', 'login: as the role says for the database');
+
+# A login loads the libraries that its role or database has; a login that cannot does not come about, and neither does a run.
+$node->safe_psql('postgres', q{ALTER ROLE jobber SET session_preload_libraries = auto_explain});
+is(told('tell', 'library'), 'log', 'login: with the libraries of the role');
+$node->safe_psql('postgres', q{ALTER ROLE jobber SET session_preload_libraries = none_of_these});
+is(end_of('tell'), 'failed error 0 0: background worker ended before it began the run', 'login: without a library that it must have, no run');
+like(slurp_file($node->logfile), qr/ERROR:  could not access file "none_of_these".*\n.*CONTEXT:  database "postgres", role "jobber"/, 'login: the log says whose it is');
+$node->safe_psql('postgres', q{ALTER ROLE jobber RESET session_preload_libraries});
+is(told('tell', 'library'), '', 'login: without libraries');
 as_jobber(q{SELECT sweep.create_job('names', batch_size => 10, batch_sql => 'UPDATE todo SET done = true WHERE id IN (SELECT id FROM todo WHERE done IS NULL LIMIT $1)')});
 is(end_of('names'), 'succeeded drained 4 30: ', 'login: names in a batch_sql, and in a trigger, are found in it');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM app.log'), 30, 'login: the trigger has done its work');
