@@ -340,6 +340,7 @@ endef
 keep-install-scripts: $(INSTALL_SCRIPTS)
 	cp $(INSTALL_SCRIPTS) test/upgrade/
 	sed -i "s/^## $(SWEEP_VERSION) (unreleased)/## $(SWEEP_VERSION) ($$(date -u +%F))/" CHANGELOG.md
+	sed -i 's/"release_status": "[a-z]*"/"release_status": "stable"/' META.json
 
 endif
 endif
