@@ -144,7 +144,7 @@ BEGIN
 		GROUP BY o.compare);
 END
 $$;
-COMMENT ON FUNCTION sweep._key_compare(regclass, text[], text, text) IS 'a condition: the key of a row is greater, less, … than that of a cursor';
+COMMENT ON FUNCTION sweep._key_compare(regclass, text[], text, text) IS 'a condition: the key of a row is greater or less than, or equal to, that of a cursor';
 
 CREATE FUNCTION sweep._key_values(relation regclass, columns text[]) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
