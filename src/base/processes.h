@@ -13,7 +13,7 @@ extern int	sweep_processes_for_schedulers(void);
 
 /*
  * Number of further processes for a role that is limited: up to its share. It gets the last free process only if it has none.
- * Whether a process is really free, only the registration shows. The caller has the lock of the runs (shared.h), exclusive for
+ * Whether a process is really free, only the registration shows. The caller has the lock of shared.h, exclusive for
  * a claim.
  */
 extern int	sweep_processes_room(Oid role);

@@ -50,6 +50,7 @@ static List *wanted = NIL;		/* of Wanted */
 static long next_ms = -1;
 static SweepPool pool = {NULL};
 
+static bool is_listed(int32 consumer_id);
 static void dismiss_unwanted(void);
 static void start_missing(Wanted *consumer, SweepRefusal *refusal, const char **role_name);
 static SweepRefusal start_process(const Wanted *consumer);
@@ -101,6 +102,22 @@ sweep_consumer_pool_adjust(SweepDatabaseRecord *record)
 		sweep_quota_log_shortage(&capacity, refusal, &record->consumers, role_name);
 }
 
+/* Adds no member, because the caller has the lock. */
+static bool
+is_listed(int32 consumer_id)
+{
+	ListCell   *cell;
+
+	foreach(cell, wanted)
+	{
+		const Wanted *consumer = lfirst(cell);
+
+		if (consumer->consumer_id == consumer_id)
+			return consumer->listed;
+	}
+	return false;
+}
+
 static void
 dismiss_unwanted(void)
 {
@@ -117,7 +134,7 @@ dismiss_unwanted(void)
 		/* Its worker ended before it was attached, or never came up. */
 		if (slot->state == SLOT_STARTING && sweep_pool_has_lost(&pool, i, slot->claimed_us))
 			sweep_shared_unclaim(slot);
-		else if (!((const Wanted *) sweep_known_find(&wanted, slot->consumer_id, sizeof(Wanted), TopMemoryContext))->listed)
+		else if (!is_listed(slot->consumer_id))
 			sweep_shared_dismiss(MyDatabaseId, slot->consumer_id, 1);
 	}
 	/* If all databases together have more processes than they may, as many of this one leave. */
