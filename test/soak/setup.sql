@@ -22,6 +22,9 @@ CREATE TABLE soak.rescued (n bigint);
 CREATE TABLE soak.started (job text, run_id bigint, at timestamptz NOT NULL DEFAULT clock_timestamp());
 CREATE TABLE soak.overlap (job text, run_id bigint);
 CREATE TABLE soak.sent (queue text, n bigint);
+-- Left out for another message with their key. One is sent at the commit nevertheless if that message was handled meanwhile.
+CREATE TABLE soak.left_out (queue text, n bigint);
+CREATE INDEX ON soak.left_out (n);
 CREATE TABLE soak.handled (queue text, n bigint, at timestamptz NOT NULL DEFAULT clock_timestamp());
 CREATE SEQUENCE soak.number CACHE 1;
 
@@ -145,6 +148,8 @@ BEGIN
 			delay => CASE chance WHEN 4 THEN random() * interval '1 s' ELSE '0' END, priority => chance - 5) IS NOT NULL
 		THEN
 			INSERT INTO soak.sent VALUES (to_queue, n);
+		ELSE
+			INSERT INTO soak.left_out VALUES (to_queue, n);
 		END IF;
 		IF chance = 6 THEN
 			BEGIN

@@ -19,7 +19,8 @@ effect AS (
 	SELECT run_id, count(*) AS rows FROM (SELECT run_id FROM soak.done UNION ALL SELECT run_id FROM soak.walked WHERE job <> 'rows') AS e GROUP BY run_id),
 wrong AS (
 	SELECT 'message was lost' AS what, queue || ' ' || n AS example FROM places WHERE sent = 1 AND waits + died + times = 0
-	UNION ALL SELECT 'message was never sent', queue || ' ' || n FROM places WHERE sent <> 1
+	UNION ALL SELECT 'message was never sent', queue || ' ' || n FROM places AS p
+		WHERE sent > 1 OR sent = 0 AND NOT EXISTS (SELECT FROM soak.left_out AS l WHERE l.queue = p.queue AND l.n = p.n)
 	UNION ALL SELECT 'message is in two places', queue || ' ' || n FROM places
 		WHERE waits + died > 1 OR queue IN ('inside', 'by_job') AND waits + died + times > 1
 	UNION ALL SELECT 'message was handled twice', queue || ' ' || n FROM places WHERE times > 1 AND queue <> 'outside'
