@@ -100,18 +100,20 @@ BEGIN
 	SELECT k.expression, sweep._type_name(k.atttypid, k.atttypmod)
 			|| coalesce((SELECT pg_catalog.format(' COLLATE %I.%I', n.nspname, c.collname) FROM pg_catalog.pg_collation c JOIN pg_catalog.pg_namespace n ON n.oid = c.collnamespace
 				WHERE c.oid = k.attcollation AND t.typtype = 'd' AND c.oid <> t.typcollation), ''),
-			-- A key of regclass or the like is kept as OID: its name may by then be that of no object, or of several.
-			CASE WHEN b.is_named THEN '(%s)::pg_catalog.oid' WHEN b.is_special THEN 'sweep._key_value(%s)' ELSE '%s' END,
-			CASE WHEN b.is_named THEN '%s::pg_catalog.oid::' WHEN b.is_special THEN pg_catalog.format('sweep._read_value(%%s, NULL::%s)::', pg_catalog.replace(sweep._type_name(b.oid, -1), '%', '%%')) ELSE '%s::' END
+			-- A key of regclass or the like is kept as OID: its name may by then be that of no object, or of several. One of money is kept as a
+			-- number: as what amount its text is read depends on lc_monetary.
+			CASE WHEN b.kept_as IS NOT NULL THEN '(%s)::' || b.kept_as WHEN b.is_special THEN 'sweep._key_value(%s)' ELSE '%s' END,
+			CASE WHEN b.kept_as IS NOT NULL THEN pg_catalog.format('%%s::%s::', b.kept_as) WHEN b.is_special THEN pg_catalog.format('sweep._read_value(%%s, NULL::%s)::', pg_catalog.replace(sweep._type_name(b.oid, -1), '%', '%%')) ELSE '%s::' END
 		INTO expression, type, value_format, read_format
 		FROM (SELECT pg_catalog.format('%I.%I', sweep._relation_name(relation), name) AS expression, a.atttypid, a.atttypmod, a.attcollation
 				FROM pg_catalog.pg_attribute a WHERE a.attrelid = relation AND a.attname = name AND a.attnum > 0 AND NOT a.attisdropped
 			UNION ALL SELECT name, a.atttypid, a.atttypmod, a.attcollation FROM pg_catalog.pg_index i JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indexrelid AND a.attnum = 1
 				WHERE i.indrelid = relation AND i.indkey[0] = 0 AND sweep._index_expression(i.indexrelid) = name) AS k
-			JOIN pg_catalog.pg_type t ON t.oid = k.atttypid CROSS JOIN LATERAL (SELECT e.oid, e.typnamespace = 'pg_catalog'::pg_catalog.regnamespace AND e.typname ~ '^reg',
+			JOIN pg_catalog.pg_type t ON t.oid = k.atttypid CROSS JOIN LATERAL (SELECT e.oid, CASE WHEN e.oid = 'pg_catalog.money'::pg_catalog.regtype THEN 'pg_catalog.numeric'
+						WHEN e.typnamespace = 'pg_catalog'::pg_catalog.regnamespace AND e.typname ~ '^reg' THEN 'pg_catalog.oid' END,
 					t.typtype = 'd' OR t.typcategory IN ('A', 'C', 'R') OR t.oid IN ('pg_catalog.jsonb'::pg_catalog.regtype, 'pg_catalog.float4'::pg_catalog.regtype, 'pg_catalog.float8'::pg_catalog.regtype,
-						'pg_catalog.interval'::pg_catalog.regtype, 'pg_catalog.money'::pg_catalog.regtype)
-				FROM pg_catalog.pg_type e WHERE e.oid = sweep._base_type(t.oid)) AS b (oid, is_named, is_special) LIMIT 1;
+						'pg_catalog.interval'::pg_catalog.regtype)
+				FROM pg_catalog.pg_type e WHERE e.oid = sweep._base_type(t.oid)) AS b (oid, kept_as, is_special) LIMIT 1;
 	read_format := read_format || pg_catalog.replace(type, '%', '%%');
 END
 $$;
