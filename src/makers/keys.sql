@@ -100,8 +100,8 @@ BEGIN
 	SELECT k.expression, sweep._type_name(k.atttypid, k.atttypmod)
 			|| coalesce((SELECT pg_catalog.format(' COLLATE %I.%I', n.nspname, c.collname) FROM pg_catalog.pg_collation c JOIN pg_catalog.pg_namespace n ON n.oid = c.collnamespace
 				WHERE c.oid = k.attcollation AND t.typtype = 'd' AND c.oid <> t.typcollation), ''),
-			-- A key of regclass or the like is kept as OID: its name may by then be that of no object, or of several. One of money is kept as a
-			-- number: as what amount its text is read depends on lc_monetary.
+			-- A key of regclass or the like is kept as OID: its name may by then be that of no object, or of several. A key of money is kept as
+			-- a number, because lc_monetary decides as what amount its text is read.
 			CASE WHEN b.kept_as IS NOT NULL THEN '(%s)::' || b.kept_as WHEN b.is_special THEN 'sweep._key_value(%s)' ELSE '%s' END,
 			CASE WHEN b.kept_as IS NOT NULL THEN pg_catalog.format('%%s::%s::', b.kept_as) WHEN b.is_special THEN pg_catalog.format('sweep._read_value(%%s, NULL::%s)::', pg_catalog.replace(sweep._type_name(b.oid, -1), '%', '%%')) ELSE '%s::' END
 		INTO expression, type, value_format, read_format
