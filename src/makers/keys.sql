@@ -77,7 +77,8 @@ COMMENT ON FUNCTION sweep._is_unique(regclass, text[]) IS 'whether no two rows w
 
 -- In a cursor, a value of the key must be text from which the same value can be read. That is not so for the JSON of an array, a row or a jsonb,
 -- nor for a floating-point number with the extra_float_digits of a role, nor for a range of timestamps in its DateStyle, in which the
--- abbreviation of a time zone may be read as another zone, nor for money when a later run has another lc_monetary.
+-- abbreviation of a time zone may be read as another zone, nor for money: lc_monetary decides as what amount its text is read, and how many
+-- decimals the money of a number has.
 CREATE FUNCTION sweep._key_value(value anyelement) RETURNS jsonb
 	LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 SET datestyle = 'ISO, MDY' SET intervalstyle = 'postgres' SET lc_monetary = 'C'
 AS $$
@@ -100,20 +101,18 @@ BEGIN
 	SELECT k.expression, sweep._type_name(k.atttypid, k.atttypmod)
 			|| coalesce((SELECT pg_catalog.format(' COLLATE %I.%I', n.nspname, c.collname) FROM pg_catalog.pg_collation c JOIN pg_catalog.pg_namespace n ON n.oid = c.collnamespace
 				WHERE c.oid = k.attcollation AND t.typtype = 'd' AND c.oid <> t.typcollation), ''),
-			-- A key of regclass or the like is kept as OID: its name may by then be that of no object, or of several. A key of money is kept as
-			-- a number, because lc_monetary decides as what amount its text is read.
-			CASE WHEN b.kept_as IS NOT NULL THEN '(%s)::' || b.kept_as WHEN b.is_special THEN 'sweep._key_value(%s)' ELSE '%s' END,
-			CASE WHEN b.kept_as IS NOT NULL THEN pg_catalog.format('%%s::%s::', b.kept_as) WHEN b.is_special THEN pg_catalog.format('sweep._read_value(%%s, NULL::%s)::', pg_catalog.replace(sweep._type_name(b.oid, -1), '%', '%%')) ELSE '%s::' END
+			-- A key of regclass or the like is kept as OID: its name may by then be that of no object, or of several.
+			CASE WHEN b.is_named THEN '(%s)::pg_catalog.oid' WHEN b.is_special THEN 'sweep._key_value(%s)' ELSE '%s' END,
+			CASE WHEN b.is_named THEN '%s::pg_catalog.oid::' WHEN b.is_special THEN pg_catalog.format('sweep._read_value(%%s, NULL::%s)::', pg_catalog.replace(sweep._type_name(b.oid, -1), '%', '%%')) ELSE '%s::' END
 		INTO expression, type, value_format, read_format
 		FROM (SELECT pg_catalog.format('%I.%I', sweep._relation_name(relation), name) AS expression, a.atttypid, a.atttypmod, a.attcollation
 				FROM pg_catalog.pg_attribute a WHERE a.attrelid = relation AND a.attname = name AND a.attnum > 0 AND NOT a.attisdropped
 			UNION ALL SELECT name, a.atttypid, a.atttypmod, a.attcollation FROM pg_catalog.pg_index i JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indexrelid AND a.attnum = 1
 				WHERE i.indrelid = relation AND i.indkey[0] = 0 AND sweep._index_expression(i.indexrelid) = name) AS k
-			JOIN pg_catalog.pg_type t ON t.oid = k.atttypid CROSS JOIN LATERAL (SELECT e.oid, CASE WHEN e.oid = 'pg_catalog.money'::pg_catalog.regtype THEN 'pg_catalog.numeric'
-						WHEN e.typnamespace = 'pg_catalog'::pg_catalog.regnamespace AND e.typname ~ '^reg' THEN 'pg_catalog.oid' END,
+			JOIN pg_catalog.pg_type t ON t.oid = k.atttypid CROSS JOIN LATERAL (SELECT e.oid, e.typnamespace = 'pg_catalog'::pg_catalog.regnamespace AND e.typname ~ '^reg',
 					t.typtype = 'd' OR t.typcategory IN ('A', 'C', 'R') OR t.oid IN ('pg_catalog.jsonb'::pg_catalog.regtype, 'pg_catalog.float4'::pg_catalog.regtype, 'pg_catalog.float8'::pg_catalog.regtype,
-						'pg_catalog.interval'::pg_catalog.regtype)
-				FROM pg_catalog.pg_type e WHERE e.oid = sweep._base_type(t.oid)) AS b (oid, kept_as, is_special) LIMIT 1;
+						'pg_catalog.interval'::pg_catalog.regtype, 'pg_catalog.money'::pg_catalog.regtype)
+				FROM pg_catalog.pg_type e WHERE e.oid = sweep._base_type(t.oid)) AS b (oid, is_named, is_special) LIMIT 1;
 	read_format := read_format || pg_catalog.replace(type, '%', '%%');
 END
 $$;
