@@ -48,7 +48,7 @@ BEGIN
 		_sweep_before.put_back('control', 'sweep.control', '{}', '{}'), _sweep_before.put_back('quarantine', 'sweep.quarantined_item', '{}', '{}');
 	PERFORM _sweep_before.put_back('job', 'sweep.job_definition', ARRAY[
 		-- A zone is one of pg_timezone_names now. What is none, as of an old server, stays: the job says that it is broken.
-		['timezone', $e$coalesce((SELECT z.name FROM pg_catalog.pg_timezone_names z WHERE lower(z.name) = lower(o.timezone) LIMIT 1), (SELECT z.name FROM pg_catalog.pg_timezone_names z,
+		['timezone', $e$coalesce((SELECT z.name FROM pg_catalog.pg_timezone_names z WHERE lower(z.name COLLATE "C") = lower(o.timezone COLLATE "C") LIMIT 1), (SELECT z.name FROM pg_catalog.pg_timezone_names z,
 			regexp_match(o.timezone, '^(?:<[^>]*>|[[:alpha:]]+)?([+-]?)0*([0-9]{1,2})$') AS m WHERE z.name = 'Etc/GMT' || coalesce(nullif(m[1], ''), '+') || m[2]), o.timezone, 'UTC')$e$],
 		-- Rows that refer to those that are deleted go as before: with them.
 		['args', $e$o.args || CASE WHEN o.step = 'sweep.retention_step' THEN '{"cascade": "at_once"}' ELSE '{}' END::jsonb$e$],
