@@ -58,8 +58,7 @@ BEGIN
 		WHEN 'name' THEN
 			RETURN pg_catalog.jsonb_typeof(value) = 'string' AND value #>> '{}' <> '';
 		WHEN 'interval' THEN
-			-- With parts of different signs it could be less than zero from some dates on.
-			RETURN pg_catalog.jsonb_typeof(value) = 'string' AND value #>> '{}' !~ '(^|[^0-9])-' AND (value #>> '{}')::interval BETWEEN interval '0' AND interval '100 years';
+			RETURN pg_catalog.jsonb_typeof(value) = 'string' AND (value #>> '{}')::interval BETWEEN interval '0' AND interval '100 years' AND sweep._least_seconds((value #>> '{}')::interval) >= 0;
 		WHEN 'number' THEN
 			RETURN CASE WHEN pg_catalog.jsonb_typeof(value) = 'number' THEN
 				value::numeric BETWEEN wanted[1]::numeric AND wanted[2]::numeric AND value::numeric = pg_catalog.trunc(value::numeric) ELSE false END;

@@ -59,6 +59,7 @@ SELECT (SELECT count(*) FROM gitlab.ci_runner_machines) AS machines, (SELECT cou
 	(SELECT count(*) FROM sweep.queue_message) AS messages, (SELECT count(*) FROM sweep.quarantine) AS quarantined;
 -- (zero by months of 30 days, and in March two days ahead)
 SELECT sweep.alter_job('ci_runners_stale_machines_cleanup', '{"args": {"schema": "gitlab", "stale_after": "1 mon -30 days"}}');
+SELECT sweep.alter_job('ci_runners_stale_machines_cleanup', '{"args": {"schema": "gitlab", "stale_after": "1 mon 00:00-30 days"}}');
 
 -- what is missing, for args are replaced as a whole
 SELECT sweep.alter_job('ci_runners_stale_machines_cleanup', '{"args": {"schema": "gitlab"}}');
