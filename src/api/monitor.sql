@@ -13,9 +13,9 @@ COMMENT ON VIEW sweep.quarantine IS 'items that failed, with their errors and wh
 CREATE VIEW sweep.retentions WITH (security_barrier) AS
 	SELECT j.name AS job, j.args ->> 'target' AS target, j.args ->> 'age_column' AS age_column, a.keep,
 		v.complete_to, p.proof -> 'kept' AS kept, v.oldest_kept,
-		-- Since version 18 the owner of a table may store any numbers as its statistics, so they are bounded.
 		-- Computed from the statistics: planning a statement on the table would execute code of its owner, and wait for locks. Citus cannot
 		-- execute an outer join with a condition on three tables in a statement over distributed tables.
+		-- Since version 18 the owner of a table may store any numbers as its statistics, so they are bounded.
 		(SELECT pg_catalog.round(pg_catalog.sum(least(c.reltuples, 1e13) * sweep._share_older(b.atttypid, coalesce(j.args ->> 'timezone', 'UTC'), a.age_limit, CASE WHEN s.stakind1 = 1 THEN s.stavalues1::pg_catalog.text END,
 					CASE WHEN s.stakind1 = 1 THEN s.stanumbers1 END, CASE 2 WHEN s.stakind1 THEN s.stavalues1::pg_catalog.text WHEN s.stakind2 THEN s.stavalues2::pg_catalog.text END, s.stanullfrac)))::bigint
 				FROM pg_catalog.pg_class c, pg_catalog.pg_attribute b, pg_catalog.pg_statistic s

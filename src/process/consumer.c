@@ -17,7 +17,7 @@
  *
  * A message that was being handled when the server went down is a suspect. Each suspect is handled alone, and only
  * one of a role at a time, so that harmless ones are completed and the one that crashes the server is found. A
- * suspect has a time limit, because others wait for its end. With the third crash a message is moved to the *
+ * suspect has a time limit, because others wait for its end. With the third crash a message is moved to the
  * dead-letter table. See crash_note.c for how that is counted.
  *
  * A claim does not expire while its process lives; the exit callback gives its messages back. Therefore another

@@ -14,10 +14,10 @@
 #include "utils/timestamp.h"
 
 #include "base/clock.h"
-#include "base/shared.h"
 #include "base/known.h"
 #include "base/processes.h"
 #include "base/settings.h"
+#include "base/shared.h"
 #include "base/sql.h"
 #include "base/worker.h"
 #include "process/consumer_pool.h"
@@ -159,7 +159,7 @@ start_missing(Wanted *consumer, SweepRefusal *refusal, const char **role_name)
 	int64		now_us = sweep_monotonic_us();
 	int			processes = 0;
 
-	sweep_shared_lock(LW_EXCLUSIVE);
+	sweep_shared_lock(LW_SHARED);
 	for (int i = 0; i < sweep_shared()->slot_count; i++)
 	{
 		SweepSlot  *slot = &sweep_shared()->slots[i];

@@ -18,8 +18,8 @@
 #include "utils/timestamp.h"
 #include "utils/varlena.h"
 
-#include "base/shared.h"
 #include "base/settings.h"
+#include "base/shared.h"
 #include "process/databases.h"
 
 static HTAB *known = NULL;		/* of SweepKnownDatabase */

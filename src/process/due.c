@@ -105,12 +105,12 @@ sweep_due_queue(TimestampTz now, bool (*transact) (SweepWork work), SweepDatabas
 	mends = back_us > STEP_US || now_us >= record->minute_us;
 	done = transact(lost_work);
 	record->booted |= done && booting;
-	while (done && queued.more && (record->ahead_us != ahead_us || sweep_monotonic_us() < now_us + QUEUE_US))
+	/* The first transaction has to compare the clock, however long the one before has taken. */
+	for (bool first = true; done && queued.more && (first || sweep_monotonic_us() < now_us + QUEUE_US); first = false)
 	{
 		done = transact(due_work);
-		if (!done)
-			break;
-		record->ahead_us = ahead_us;
+		if (done)
+			record->ahead_us = ahead_us;
 		mends = false;
 	}
 	*due = queued;

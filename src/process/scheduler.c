@@ -20,10 +20,10 @@
 #include "utils/timestamp.h"
 
 #include "base/clock.h"
-#include "base/shared.h"
 #include "base/lock.h"
 #include "base/processes.h"
 #include "base/settings.h"
+#include "base/shared.h"
 #include "base/txn.h"
 #include "base/worker.h"
 #include "engine/definition.h"
