@@ -66,14 +66,14 @@ sub run_load
 	return end_load(start_load(@_));
 }
 
-# Everything that was sent came, what was rolled back did not, nothing came twice.
+# Everything that was sent came, what was rolled back did not, nothing came twice, and the load did not wait in vain.
 sub nothing_wrong
 {
 	my ($found, $name) = @_;
 
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	is(join(', ', map { "$_ " . ($found->{$_} // 'unknown') } qw(status lost unacknowledged rolled_back_but_received foreign duplicates after_ack failures keys_shared early)),
-		'status 0, lost 0, unacknowledged 0, rolled_back_but_received 0, foreign 0, duplicates 0, after_ack 0, failures 0, keys_shared 0, early 0', $name);
+	is(join(', ', map { "$_ " . ($found->{$_} // 'unknown') } qw(status lost unacknowledged rolled_back_but_received foreign duplicates after_ack failures keys_shared early impatient)),
+		'status 0, lost 0, unacknowledged 0, rolled_back_but_received 0, foreign 0, duplicates 0, after_ack 0, failures 0, keys_shared 0, early 0, impatient 0', $name);
 	cmp_ok($found->{sent} // 0, '>', 0, "$name: something was sent");
 }
 

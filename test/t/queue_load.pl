@@ -11,7 +11,7 @@ use Test::More;
 use SweepTest;
 use QueueTest;
 
-my $node = new_cluster('queue_load', conf => [ 'max_connections = 120', 'max_prepared_transactions = 50' ]);
+my $node = new_cluster('queue_load', conf => [ 'max_connections = 120', 'max_prepared_transactions = 50', 'wal_level = replica', 'max_wal_senders = 1' ]);
 my $found;
 
 build_load();
@@ -115,7 +115,13 @@ for my $way ('backend killed', 'immediate stop')
 		}
 		else
 		{
+			# Commits wait for a standby that there is not: nobody hears of those that the crash leaves done.
+			$node->append_conf('postgresql.conf', q{synchronous_standby_names = 'nobody'});
+			$node->reload;
+			$node->poll_query_until('postgres', q{SELECT count(*) > 0 FROM pg_stat_activity
+				WHERE application_name = 'load' AND wait_event = 'SyncRep' AND query LIKE '%sweep.ack%'}) or die 'no acknowledgement waits';
 			$node->stop('immediate');
+			$node->append_conf('postgresql.conf', q{synchronous_standby_names = ''});
 			$node->start;
 		}
 		forget_session($busy);
@@ -125,6 +131,7 @@ for my $way ('backend killed', 'immediate stop')
 		$found = end_load($run);
 		# the load has not received what was held here before it came again
 		nothing_wrong($found, "$name, with messages held");
+		cmp_ok($found->{in_doubt}, '>', 0, "$name: acknowledgements are in doubt") if $way eq 'immediate stop';
 		queue_is_empty($node, $name);
 	}
 }

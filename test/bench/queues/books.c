@@ -216,10 +216,20 @@ books_acked_count(void)
 	return acked;
 }
 
+static bool
+is_in_doubt(const Entry *entry)
+{
+	return entry->fate == FATE_SENT && entry->acked == 0 && entry->in_doubt;
+}
+
 bool
 books_complete(void)
 {
-	return acked_and_sent == sent;
+	int64_t		open = sent - acked_and_sent;
+
+	for (int64_t n = 0; crashed && open > 0 && n < entry_count; n++)
+		open -= is_in_doubt(&entries[n]);
+	return open == 0;
 }
 
 /* ------------------------------------------------------------------ times */
@@ -324,7 +334,7 @@ books_report(int64_t timed, double send_seconds, double drain_seconds, bool cut_
 	for (int64_t n = 0; n < entry_count; n++)
 	{
 		lost += !cut_short && entries[n].fate == FATE_SENT && !entries[n].received_ever;
-		in_doubt += entries[n].fate == FATE_SENT && entries[n].acked == 0 && entries[n].in_doubt;
+		in_doubt += is_in_doubt(&entries[n]);
 		ghosts += entries[n].fate == FATE_NEVER && entries[n].received_ever;
 	}
 	printf("sent\t%lld\nacked\t%lld\n", (long long) sent, (long long) acked);

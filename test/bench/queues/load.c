@@ -128,6 +128,7 @@ static int64_t issued,
 			timed;
 static bool sending,
 			final_round,
+			impatient,			/* ended while something was to come */
 			cut_short;			/* what was not received is no loss */
 
 static int64_t
@@ -770,9 +771,10 @@ look_after_phases(int64_t now)
 		if (opt.after)
 			drain_began_at = now;
 	}
-	if (!sending && books_complete())
-		final_round = true;
-	if (!sending && now - last_progress_at > (int64_t) (opt.patience * 1e6))
+	/* An acknowledgement in doubt did not happen when its message comes again: then this was not the final round. */
+	final_round = !sending && books_complete();
+	impatient = !sending && now - last_progress_at > (int64_t) (opt.patience * 1e6);
+	if (impatient)
 		return false;
 	if (now - start_at > (int64_t) (opt.limit * 1e6) ||
 		(opt.stop_after > 0 && books_acked_count() >= opt.stop_after))
@@ -938,6 +940,7 @@ main(int argc, char **argv)
 	run();
 	send_seconds = (double) (sending_ended_at - start_at) / 1e6;
 	drain_seconds = last_ack_at > 0 ? (double) (last_ack_at - drain_began_at) / 1e6 : 0;
+	printf("impatient\t%d\n", impatient);
 	status = books_report(timed, send_seconds, drain_seconds, cut_short || opt.consumers == 0);
 	for (int i = 0; i < client_count; i++)
 		PQfinish(clients[i].conn);

@@ -51,7 +51,7 @@ extern void books_key_ends(int64_t key);
 extern void books_crashed(void);
 
 extern int64_t books_acked_count(void);
-/* Is everything that was sent acknowledged? */
+/* Is everything that was sent acknowledged, or in doubt? What is in doubt may come again. */
 extern bool books_complete(void);
 
 /* A time in microseconds, noted in the slice of `now`. */
