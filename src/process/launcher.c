@@ -46,6 +46,9 @@
 #define LONGEST_PAUSE_MS 60000
 #define HELD_PAUSE_MS 200
 
+/* If a scheduler dies after more than this time, in ms, the pauses begin anew. */
+#define LONG_LIFE_MS 10000
+
 /* Pause after a refused registration, unless a process of pg_sweep ends before, in ms. */
 #define REFUSED_PAUSE_MS 200
 
@@ -261,11 +264,12 @@ static void
 take_moment(SweepKnownDatabase *database, const SweepDatabase *entry)
 {
 	bool		failed = TIMESTAMP_IS_NOBEGIN(entry->next_at);
+	bool		lived = sweep_monotonic_us() - entry->claimed_us > LONG_LIFE_MS * INT64CONST(1000);
 
 	database->record = entry->record;
 	database->is_short = entry->short_of != REFUSED_NOT;
 	database->due_at = failed ? GetCurrentTimestamp() : entry->next_at;
-	database->pause_ms = failed ? Min(Max(database->pause_ms * 2, FIRST_PAUSE_MS), LONGEST_PAUSE_MS) : 0;
+	database->pause_ms = failed ? Min(Max(lived ? 0 : database->pause_ms * 2, FIRST_PAUSE_MS), LONGEST_PAUSE_MS) : 0;
 	database->next_try_us = sweep_monotonic_us() + database->pause_ms * INT64CONST(1000);
 	if (entry->leave)
 		look_again(database);

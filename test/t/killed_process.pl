@@ -80,6 +80,14 @@ for my $kind ('launcher', 'scheduler')
 }
 never_twice('terminated');
 
+# ---------------------------------------------------------------- one scheduler after the other is terminated: the pauses grow
+my $end_scheduler = q{SELECT pg_terminate_backend(pid, 100000) FROM pg_stat_activity WHERE backend_type = 'pg_sweep scheduler'};
+for my $nth (1, 2)
+{
+	pid_of($node, 'scheduler');
+	is($node->safe_psql('postgres', $end_scheduler), 't', "scheduler $nth of two is terminated at once");
+}
+
 # ---------------------------------------------------------------- a runner is terminated: the next due moment runs
 my $gate = hold_gate($node, 8);
 $node->safe_psql('postgres', q{SELECT sweep.alter_job('again', '{"paused": false}')});
@@ -121,6 +129,14 @@ is($node->safe_psql('postgres', q{SELECT sweep.try_lock('long')}), 't', 'session
 is(ended_run($node, $run), 'lost lost 0 0', 'session terminated: its run is lost');
 open_gate($gate);
 forget_session($session);
+
+# ---------------------------------------------------------------- after a long life the pauses begin anew: a second and not eight
+soon($node, q{SELECT clock_timestamp() - backend_start > interval '11 s' FROM pg_stat_activity WHERE backend_type = 'pg_sweep scheduler'}, 't', 'long life: the third scheduler has lived for long');
+is($node->safe_psql('postgres', $end_scheduler), 't', 'long life: it is terminated');
+my $ended_at = $node->safe_psql('postgres', 'SELECT clock_timestamp()');
+pid_of($node, 'scheduler');
+cmp_ok($node->safe_psql('postgres', qq{SELECT extract(epoch FROM backend_start - '$ended_at') FROM pg_stat_activity WHERE backend_type = 'pg_sweep scheduler'}), '<', 7,
+	'long life: the next one comes soon');
 
 # ---------------------------------------------------------------- restarts, in the middle of a run
 for my $mode ('fast', 'immediate')
