@@ -41,13 +41,14 @@
 --
 -- The index is (status, created_at, project_id) WHERE type = 'Ci::Build' in each partition. The plan is a merge of these, with
 -- the ids of the same created_at and project sorted, so a batch reads only what it returns. If many builds of a project have the
--- same created_at, as after a bulk insert, each batch would read all that are left of them; if these are four batches or more, it
--- reads along the ids of the project instead. The UPDATE is by the primary key, with partition_id, so that it reads only one
--- partition.
+-- same created_at, as after a bulk insert, each batch would read all that are left of them. Therefore it first looks for a full
+-- batch of them among the next ids of the project. IS NOT DISTINCT FROM and ANY keep that statement from the index above and from
+-- the primary key, in which it would read the builds of all projects in each partition. The UPDATE is by the primary key, with
+-- partition_id, so that it reads only one partition.
 --
 -- See environments_auto_stop.sql for the way the table is addressed.
 -- The predicate is only in sweep_gitlab.is_stuck, which the planner can inline: it has no SET clause, and its body is parsed when
--- it is created. The pick repeats the bound at which reading the index ends, and counts the builds with the same index key.
+-- it is created. The pick repeats the bound at which reading the index ends.
 --
 CREATE TYPE sweep_gitlab.stuck AS (
 	status           text,
@@ -114,13 +115,15 @@ AS $$
 DECLARE
 	stuck constant sweep_gitlab.stuck := sweep_gitlab.when_stuck(b.args, b.as_of);
 	created_before constant timestamp := coalesce(stuck.created_before, 'infinity');
-	many constant int := 4;
 	lowest_id constant bigint := -9223372036854775808;
 	among_nulls constant boolean := coalesce(b.cursor -> 'created_at' = 'null', false);
 	last_at constant timestamp := CASE WHEN among_nulls THEN 'infinity' ELSE coalesce(b.cursor ->> 'created_at', '-infinity') END;
 	last_project constant bigint := coalesce((b.cursor ->> 'project_id')::bigint, lowest_id);
 	last_id constant bigint := coalesce((b.cursor ->> 'id')::bigint, lowest_id);
 	last_partition constant bigint := coalesce((b.cursor ->> 'partition_id')::bigint, lowest_id);
+	-- Builds that were inserted together have ids that are close to each other.
+	far_id constant bigint := least(last_id::numeric + b.size * 16, 9223372036854775807);
+	together pg_catalog.jsonb[];
 BEGIN
 	IF b.cursor IS NULL THEN
 		PERFORM sweep_gitlab.check_args('sweep_gitlab.drop_stuck_builds', b.args);
@@ -128,19 +131,17 @@ BEGIN
 	END IF;
 	PERFORM pg_catalog.set_config('search_path', pg_catalog.format('pg_catalog, %I, pg_temp', b.args ->> 'schema'), true);
 
-	IF b.cursor IS NOT NULL AND (SELECT pg_catalog.count(*) FROM (SELECT FROM p_ci_builds
-			WHERE type::pg_catalog.text = 'Ci::Build'::pg_catalog.text AND status::pg_catalog.text = stuck.status
-				AND created_at = last_at AND project_id = last_project AND id >= last_id AND (id, partition_id) > (last_id, last_partition)
-			LIMIT b.size * many) AS same) = b.size * many THEN
-		RETURN QUERY
-			SELECT pg_catalog.to_jsonb(p)
+	IF b.cursor IS NOT NULL THEN
+		together := ARRAY(SELECT pg_catalog.to_jsonb(p)
 			FROM (SELECT created_at, project_id, id, partition_id, lock_version
 				FROM p_ci_builds
 				WHERE sweep_gitlab.is_stuck(type, status, created_at, updated_at, scheduled_at, stuck)
-					AND created_at = last_at AND project_id = last_project AND id >= last_id AND (id, partition_id) > (last_id, last_partition)
-				ORDER BY id, partition_id
-				LIMIT b.size) AS p;
-		IF FOUND THEN
+					AND created_at IS NOT DISTINCT FROM last_at AND project_id = ANY (ARRAY[last_project])
+					AND id BETWEEN last_id AND far_id AND (id, partition_id) > (last_id, last_partition)
+				ORDER BY project_id, id, partition_id
+				LIMIT b.size) AS p);
+		IF pg_catalog.cardinality(together) = b.size THEN
+			RETURN QUERY SELECT * FROM pg_catalog.unnest(together);
 			RETURN;
 		END IF;
 	END IF;

@@ -30,7 +30,7 @@ $snapshot->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1');
 
 sub reads_little
 {
-	my ($job, $table, $blocks) = @_;
+	my ($job, $table, $blocks, $times) = @_;
 	my $of_table = "relid IN (SELECT '$table'::regclass UNION SELECT relid FROM pg_partition_tree('$table'))";
 
 	sql('SELECT pg_stat_reset()');
@@ -41,7 +41,7 @@ sub reads_little
 	is(sql("SELECT sum(seq_scan) FROM pg_stat_all_tables WHERE $of_table"), 0, "$job: by indexes");
 	my $read = sql("SELECT sum(idx_tup_read) FROM pg_stat_all_indexes WHERE $of_table");
 	cmp_ok($read, '>=', $due, "$job: which is counted");
-	cmp_ok($read, '<=', 4 * $due, "$job: each row a few times");
+	cmp_ok($read, '<=', ($times // 4) * $due, "$job: each row a few times");
 	cmp_ok(sql("SELECT sum(idx_blks_hit + idx_blks_read) FROM pg_statio_all_indexes WHERE $of_table"), '<=', $blocks, "$job: not from the front again");
 	return "FROM pg_stat_all_indexes WHERE $of_table";
 }
@@ -55,5 +55,14 @@ reads_little('batched_git_ref_updates_cleanup_scheduler', 'p_batched_git_ref_upd
 reads_little('ci_bulk_delete_expired_job_artifacts', 'p_ci_job_artifacts', 1000);
 
 $snapshot->quit;
+
+# Builds of one project that were inserted together, in one of the partitions: not all that are left of them in each batch, nor the other partitions.
+$node->safe_psql('postgres', 'VACUUM p_ci_builds');
+sql(q{INSERT INTO p_ci_builds (id, partition_id, type, status, created_at, updated_at, project_id, lock_version)
+		SELECT i, 101, 'Ci::Build', 'canceling', '2026-01-01', '2026-01-01', 7, 0 FROM generate_series(1001, 3000) AS i;
+	ANALYZE p_ci_builds;
+	DELETE FROM sweep.run_history});
+$due = 2000;
+reads_little('ci_stuck_builds_drop_canceling', 'p_ci_builds', 60 * $due, 5);
 $node->stop;
 done_testing();
