@@ -72,12 +72,24 @@ END
 $$;
 COMMENT ON FUNCTION sweep_gitlab.arg_fits(jsonb, text, text[]) IS 'part of sweep_gitlab.check_args: whether a value is of that kind';
 
+-- A GitLab that is split into databases has all tables in each of them, perhaps with old rows. Its task gitlab:db:lock_writes gives
+-- those that are in use in another database a trigger with this function, whatever the trigger's name is.
+CREATE FUNCTION sweep_gitlab.is_locked_for_writes(schema text, table_name text) RETURNS boolean
+	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT EXISTS (SELECT FROM pg_catalog.pg_trigger AS t JOIN pg_catalog.pg_proc AS p ON p.oid = t.tgfoid
+		WHERE t.tgrelid = pg_catalog.to_regclass(pg_catalog.format('%I.%I', schema, table_name)) AND t.tgenabled <> 'D'
+			AND p.proname = 'gitlab_schema_prevent_write')
+$$;
+COMMENT ON FUNCTION sweep_gitlab.is_locked_for_writes(text, text) IS 'whether GitLab uses this table in another of its databases';
+
 CREATE FUNCTION sweep_gitlab.check_args(step text, args jsonb) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	rule pg_catalog.record;
 	wish pg_catalog.text;
+	used_table pg_catalog.text;
 BEGIN
 	FOR rule IN SELECT * FROM sweep_gitlab.arg_rules(step, args) LOOP
 		CONTINUE WHEN NOT args ? rule.arg AND NOT rule.needed;
@@ -100,6 +112,13 @@ BEGIN
 		RAISE EXCEPTION 'args of the job do not say how long a build must have been stuck'
 			USING ERRCODE = 'invalid_parameter_value', DETAIL = pg_catalog.format('The args are %s.', args),
 				HINT = 'They need one or more of "created_older_than", "updated_older_than", "scheduled_older_than".';
+	END IF;
+	used_table := coalesce(args ->> 'table', CASE step WHEN 'sweep_gitlab.environments_auto_stop' THEN 'environments'
+		WHEN 'sweep_gitlab.ci_runners_stale_machines_cleanup' THEN 'ci_runner_machines' END);
+	IF sweep_gitlab.is_locked_for_writes(args ->> 'schema', used_table) THEN
+		RAISE EXCEPTION 'table "%.%" is locked for writes by GitLab', args ->> 'schema', used_table
+			USING ERRCODE = 'object_not_in_prerequisite_state', DETAIL = 'Another database of this GitLab has the rows that are in use.',
+				HINT = 'Install the job in that database, and drop it in this one.';
 	END IF;
 END
 $$;

@@ -65,6 +65,12 @@ BEGIN
 			CONTINUE;
 		END IF;
 		table_found := pg_catalog.format('%I.%I', target_schema, table_name);
+		IF sweep_gitlab.is_locked_for_writes(target_schema, table_name) THEN
+			note := 'GitLab has locked the table for writes, as it uses that of another database: '
+				|| CASE WHEN old_args IS NULL THEN 'left out' ELSE 'the job is left as it is' END;
+			RETURN NEXT;
+			CONTINUE;
+		END IF;
 		args := pg_catalog.jsonb_build_object('schema', target_schema);
 		IF pg_catalog.cardinality(definition.tables) > 1 THEN
 			args := args || pg_catalog.jsonb_build_object('table', table_name);

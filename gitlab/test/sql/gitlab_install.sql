@@ -55,6 +55,34 @@ SELECT * FROM sweep_gitlab.install('older', paused => true);
 SELECT name, paused_at IS NOT NULL AS paused, args FROM sweep.job JOIN sweep.job_state ON job = name ORDER BY name;
 SELECT name, step FROM sweep.job WHERE name LIKE '%artifacts' ORDER BY name;
 
+-- a GitLab that is split: this database has the tables of the other one, too, locked for writes
+SELECT count(*) FROM sweep_gitlab.install('Git Lab', paused => true);
+CREATE FUNCTION "Git Lab".gitlab_schema_prevent_write() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'write protected'; END $$;
+DO $$
+DECLARE
+	of_table text;
+BEGIN
+	FOREACH of_table IN ARRAY '{environments,p_ci_builds,ci_runner_machines,p_ci_job_artifacts,p_batched_git_ref_updates_deletions}'::text[] LOOP
+		EXECUTE format('CREATE TRIGGER locked BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON "Git Lab".%I
+			FOR EACH STATEMENT EXECUTE FUNCTION "Git Lab".gitlab_schema_prevent_write()', of_table);
+	END LOOP;
+END
+$$;
+SELECT DISTINCT note FROM sweep_gitlab.install('Git Lab', paused => true);
+SELECT sweep_gitlab.enable_feature('bulk_delete_job_artifacts');
+CALL sweep.run('environments_auto_stop');
+CALL sweep.run('ci_stuck_builds_drop_canceling');
+CALL sweep.run('ci_runners_stale_machines_cleanup');
+CALL sweep.run('ci_bulk_delete_expired_job_artifacts');
+CALL sweep.run('batched_git_ref_updates_cleanup_scheduler');
+SELECT sweep_gitlab.disable_feature('bulk_delete_job_artifacts');
+SELECT count(*) FROM sweep_gitlab.uninstall();
+SELECT job, table_found, note FROM sweep_gitlab.install('Git Lab');
+ALTER TABLE "Git Lab".environments DISABLE TRIGGER locked;
+SELECT job, note FROM sweep_gitlab.install('Git Lab') WHERE note = 'created';
+DROP FUNCTION "Git Lab".gitlab_schema_prevent_write() CASCADE;
+SELECT count(*) FROM sweep_gitlab.install('Git Lab', paused => true);
+
 -- a queue with messages outlives the jobs, and serves the next install
 SELECT sweep.send('environments_auto_stop', '{"environment_id": 1}') IS NOT NULL AS sent;
 SELECT * FROM sweep_gitlab.uninstall();
