@@ -45,6 +45,18 @@ SELECT count(*) FILTER (WHERE (created_at AT TIME ZONE 'UTC') + keep_for < '2026
 CALL sweep.run('ages');
 SELECT status, stop, (SELECT count(*) FROM ages.item) AS left FROM ages.last;
 
+-- a text that is longer than a name, and one of several lines
+CREATE TABLE ages.epoch (id int PRIMARY KEY, created_ms bigint);
+CREATE INDEX ON ages.epoch (to_timestamp(created_ms / 1000.0));
+CREATE INDEX ON ages.epoch ((CASE WHEN created_ms > 0 THEN to_timestamp(created_ms / 1000.0) END) DESC, id);
+INSERT INTO ages.epoch SELECT n, CASE WHEN n % 5 <> 0 THEN extract(epoch FROM now() - n * interval '1 h') * 1000 END FROM generate_series(1, 100) AS n;
+SELECT sweep.create_retention('ages.epoch', 'to_timestamp(created_ms / 1000.0)', '3 days', name => 'ages epoch', schedule => NULL, batch_size => 7);
+SELECT sweep.create_retention('ages.epoch', 'CASE WHEN created_ms > 0 THEN to_timestamp(created_ms / 1000.0) END', '2 days', name => 'ages case', schedule => NULL, batch_size => 7);
+CALL sweep.run('ages epoch');
+SELECT status, stop, (SELECT max(id) FILTER (WHERE created_ms IS NOT NULL) FROM ages.epoch) AS oldest, (SELECT count(*) FROM ages.epoch) AS left FROM ages.last;
+CALL sweep.run('ages case');
+SELECT status, stop, (SELECT max(id) FILTER (WHERE created_ms IS NOT NULL) FROM ages.epoch) AS oldest, (SELECT count(*) FROM ages.epoch) AS left FROM ages.last;
+
 -- a column that says when it ends, and keep 0
 CREATE TABLE ages.session (id int PRIMARY KEY, expires_at timestamptz);
 CREATE INDEX ON ages.session (expires_at);

@@ -74,7 +74,7 @@ BEGIN
 			DETAIL = 'Each batch would read the whole table. It must be a valid btree index without a WHERE.',
 			HINT = pg_catalog.format('CREATE INDEX %sON %s ((%s));', CASE WHEN NOT sweep._is_partitioned(relation) THEN 'CONCURRENTLY ' ELSE '' END, relation, age);
 	END IF;
-	RETURN coalesce((SELECT a.attname FROM pg_catalog.pg_index i JOIN pg_catalog.pg_attribute a ON a.attrelid = relation AND a.attnum = i.indkey[0] WHERE i.indexrelid = index),
+	RETURN coalesce((SELECT a.attname::pg_catalog.text FROM pg_catalog.pg_index i JOIN pg_catalog.pg_attribute a ON a.attrelid = relation AND a.attnum = i.indkey[0] WHERE i.indexrelid = index),
 		sweep._index_expression(index));
 END
 $$;
