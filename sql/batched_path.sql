@@ -42,6 +42,22 @@ CALL sweep.wait(:run_id, '1 min');
 SELECT status, error, detail FROM sweep.runs WHERE run_id = :run_id;
 SELECT note, count(*) FROM path_app.item GROUP BY 1 ORDER BY 1;
 
+-- so do the texts of rows, which are read in the order of day and month of the session, and with its other settings
+CREATE TABLE path_app.day (id int PRIMARY KEY, day text, words text, found tsvector, bytes bytea);
+INSERT INTO path_app.day SELECT n, '0' || n || '/02/2026', 'Häuser', NULL, '\x41ff' FROM generate_series(1, 6) AS n;
+GRANT ALL ON path_app.day TO regress_sweep_path;
+SET datestyle = 'SQL, DMY';
+SET default_text_search_config = 'german';
+SET bytea_output = 'escape';
+SELECT sweep.batched('DELETE FROM path_app.day WHERE day::date < ''04/02/2026''', run_as => 'regress_sweep_path') AS run_id \gset
+CALL sweep.wait(:run_id, '1 min');
+SELECT sweep.batched('UPDATE path_app.day SET found = to_tsvector(words), words = bytes::text', run_as => 'regress_sweep_path', settings => '{"BYTEA_OUTPUT": "hex"}') AS run_id \gset
+CALL sweep.wait(:run_id, '1 min');
+RESET datestyle;
+RESET default_text_search_config;
+RESET bytea_output;
+SELECT id, words, found FROM path_app.day ORDER BY id;
+
 SELECT count(sweep.drop_job(name)) FROM sweep.job WHERE run_as = 'regress_sweep_path';
 DELETE FROM sweep.run_live WHERE run_as = 'regress_sweep_path';
 DELETE FROM sweep.run_history WHERE run_as = 'regress_sweep_path';
