@@ -109,7 +109,7 @@ SELECT * FROM makers.refuse($$retention('makers.event', 'at', '1 day', name => '
 -- a condition is one expression, and what is set is nothing else
 SELECT * FROM unnest(ARRAY['', ' ', 'true; DROP TABLE makers.event', 'true) OR (true', 'true) --', 'true /* ', 'true AS x', 'true x', 'state, day', '*', 'event.*', 'DISTINCT true', 'true FROM makers.event',
 	'true ORDER BY 1', 'true LIMIT 1', 'true UNION SELECT true', 'true RETURNING 1', '$1 > 0', '($2).size > 0', 'id', 'count(*) > 0', 'no_such = 1', 'no_such()', 'SELECT true',
-	'id IN (SELECT id FROM event)']) AS c, makers.refuse(format('retention(''makers.event'', ''at'', ''1 day'', condition => %L)', c));
+	'id IN (SELECT id FROM event)', 'makers.event.id = 1']) AS c, makers.refuse(format('retention(''makers.event'', ''at'', ''1 day'', condition => %L)', c));
 SELECT * FROM unnest(ARRAY['', 'state', 'state = 1 WHERE true', 'state = ''x'' FROM makers.archive', 'state = ''x'' RETURNING 1', 'state = ''x''; DELETE FROM makers.event', 'state = ''x'' --' || E'\n; DELETE FROM makers.event --',
 	'state = $1', 'state = (SELECT 1', 'state = ''x'' /*', 'no_such = 1', 'id = id + 1', '(state, id) = (''x'', 1)', 'state = 1 IS DISTINCT', 'state = 3 + now()']) AS c,
 	makers.refuse(format('backfill(''makers.event'', %L, ''state IS NULL'')', c));

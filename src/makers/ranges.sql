@@ -221,7 +221,8 @@ BEGIN
 	PERFORM sweep._check_batch_sql(sweep._role_oid(role), statement, meaning);
 EXCEPTION WHEN undefined_table OR undefined_function OR undefined_object THEN
 	RAISE EXCEPTION '%', SQLERRM USING ERRCODE = SQLSTATE,
-		HINT = pg_catalog.format('Write names with their schema. The job would run with search_path %s.', meaning ->> 'search_path');
+		HINT = pg_catalog.format('Write names with their schema%s. The job would run with search_path %s.',
+			CASE SQLSTATE WHEN '42P01' THEN ', and columns of the target with its name alone, as in event.id' END, meaning ->> 'search_path');
 END
 $$;
 COMMENT ON FUNCTION sweep._check_fragment(text, text, jsonb) IS 'analyses a statement that contains a text of the user, as the role of the job and with its settings';
