@@ -58,6 +58,28 @@ SELECT sweep.batched('UPDATE nulled SET n = n + 1 WHERE kind = 12 AND u IS NOT N
 CALL sweep.wait(:run_id, '1 min');
 SELECT n, u IS NULL AS no_key, count(*) FROM nulled WHERE kind IN (10, 12) GROUP BY 1, 2 ORDER BY 1, 2;
 
+-- rows with the same key, the first of which a policy does not let the role update
+CREATE ROLE regress_sweep_once LOGIN IN ROLE sweep_user;
+CREATE TABLE shared (id int PRIMARY KEY, kind int NOT NULL, is_own boolean, state text DEFAULT 'new');
+INSERT INTO shared SELECT n, n / 100, n % 100 >= 10 FROM generate_series(1, 20000) AS n;
+CREATE INDEX ON shared (kind);
+ALTER TABLE shared ENABLE ROW LEVEL SECURITY;
+CREATE POLICY seen ON shared FOR SELECT TO regress_sweep_once USING (true);
+CREATE POLICY own ON shared FOR UPDATE TO regress_sweep_once USING (is_own);
+GRANT USAGE ON SCHEMA once TO regress_sweep_once;
+GRANT SELECT, UPDATE ON shared TO regress_sweep_once;
+ANALYZE shared;
+SELECT sweep.batched('UPDATE shared SET state = ''done'' WHERE state = ''new'' AND kind = 7', batch_size => 7, pause => NULL, run_as => 'regress_sweep_once', name => 'once', keep_job => true) AS run_id \gset
+CALL sweep.wait(:run_id, '1 min');
+SELECT j.args -> 'key' AS key, r.status, r.detail FROM sweep.runs r JOIN sweep.job j ON j.name = r.job WHERE r.run_id = :run_id;
+SELECT state, is_own, count(*) FROM shared WHERE kind = 7 GROUP BY 1, 2 ORDER BY 1;
+SELECT sweep.drop_job('once');
+DELETE FROM sweep.run_live WHERE run_as = 'regress_sweep_once';
+DELETE FROM sweep.run_history WHERE run_as = 'regress_sweep_once';
+DROP TABLE shared;
+REVOKE USAGE ON SCHEMA once FROM regress_sweep_once;
+DROP ROLE regress_sweep_once;
+
 -- a key that its text is not exactly, with the settings of the role
 CREATE ROLE regress_sweep_once LOGIN IN ROLE sweep_user;
 GRANT USAGE ON SCHEMA once, once_shadow TO regress_sweep_once;

@@ -271,6 +271,9 @@ DECLARE
 	place pg_catalog.record;
 	in_range constant pg_catalog.text := sweep._in_range(relation, args -> 'range', again);
 	nulls pg_catalog.text[];
+	of_key pg_catalog.text;
+	-- Rows that a policy does not let the role update would come first again.
+	untried constant pg_catalog.text := ' OFFSET coalesce(($2 OPERATOR(pg_catalog.->>) ''tried'')::pg_catalog.int8, 0)';
 	first boolean;
 BEGIN
 	IF key = '{ctid}' AND repeats THEN
@@ -299,8 +302,9 @@ BEGIN
 		made.ordering := bound.ordering;
 		made.work := sweep._update_of(parts, NULL, NULL, pg_catalog.format('%s AND %s', sweep._range(relation, key, first), bound.condition || in_range));
 		IF made.before IS NOT NULL THEN
-			made.pick := sweep._update_of(parts, NULL, pg_catalog.format('SELECT %1$I.tableoid AS part, %1$I.ctid AS place FROM %2$s WHERE %3$s AND %4$s LIMIT $1',
-					name, sweep._source(relation, NULL), due || in_range, sweep._key_compare(relation, key, '=', '$4')),
+			of_key := pg_catalog.format(' FROM %s WHERE %s AND %s', sweep._source(relation, NULL), due || in_range, sweep._key_compare(relation, key, '=', '$4'));
+			made.same_roots := 'SELECT' || of_key || ' LIMIT 1' || untried;
+			made.pick := sweep._update_of(parts, NULL, pg_catalog.format('SELECT %1$I.tableoid AS part, %1$I.ctid AS place', name) || of_key || ' LIMIT $1' || untried,
 				pg_catalog.format('%1$I.ctid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT sweep_p.place FROM sweep_picked AS sweep_p))'
 					' AND EXISTS (SELECT FROM sweep_picked AS sweep_p WHERE sweep_p.place OPERATOR(pg_catalog.=) %1$I.ctid AND sweep_p.part OPERATOR(pg_catalog.=) %1$I.tableoid)', name));
 		END IF;
