@@ -74,7 +74,7 @@ BEGIN
 	END IF;
 	IF columns IS NULL THEN
 		RAISE EXCEPTION '% has no unique index by which to go through it', relation USING ERRCODE = 'object_not_in_prerequisite_state',
-			DETAIL = 'Each row is to be updated once. The index must be a valid btree index without a WHERE, not deferrable, of columns that are not set, and in which no row that meets the condition has a null.',
+			DETAIL = 'Each row is to be updated once. The index must be a valid btree index without a WHERE, not deferrable, of columns that are not set, of types of PostgreSQL and in one direction, and in which no row that meets the condition has a null.',
 			HINT = 'Add a primary key, or a condition that no row meets after the update, for example: ... SET state = ''done'' WHERE state = ''new''.';
 	END IF;
 	-- A batch by ctid consists of rows that meet the condition.
