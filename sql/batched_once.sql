@@ -57,6 +57,12 @@ SELECT sweep.batched('UPDATE nulled SET n = n + 1 WHERE kind = 12');
 SELECT sweep.batched('UPDATE nulled SET n = n + 1 WHERE kind = 12 AND u IS NOT NULL', pause => NULL) AS run_id \gset
 CALL sweep.wait(:run_id, '1 min');
 SELECT n, u IS NULL AS no_key, count(*) FROM nulled WHERE kind IN (10, 12) GROUP BY 1, 2 ORDER BY 1, 2;
+-- a setting of the session, which the job does not have
+SET once.kind = '13';
+SELECT sweep.batched('DELETE FROM nulled WHERE kind IS DISTINCT FROM (SELECT current_setting(''once.kind'', true)::int)');
+SELECT sweep.batched('UPDATE nulled SET n = current_setting(''once.kind'')::int');
+SELECT run_id FROM sweep.delete('once.nulled', 'kind IS DISTINCT FROM current_setting(''once.kind'', true)::int');
+RESET once.kind;
 
 -- rows with the same key, the first of which a policy does not let the role update
 CREATE ROLE regress_sweep_once LOGIN IN ROLE sweep_user;

@@ -19,6 +19,7 @@
 #include "rewrite/rewriteHandler.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/regproc.h"
@@ -69,6 +70,7 @@ static void refuse_command(const char *source, const Node *statement, bool is_on
 static void take_apart(Parts *parts);
 static void refuse_clauses(const Query *query);
 static void refuse_clause(const char *clause, const char *hint);
+static bool find_setting(Node *node, void *context);
 static void refuse_volatile(const Query *query);
 static bool find_volatile(Node *node, void *context);
 static bool find_volatile_alone(Node *node, void *context);
@@ -184,6 +186,21 @@ refuse_clauses(const Query *query)
 		refuse_clause("WITH", "Write the query as a sub-select where its name is, or make a table of its result.");
 	if (query->jointree->quals != NULL && IsA(query->jointree->quals, CurrentOfExpr))
 		refuse_clause("WHERE CURRENT OF", "Write a condition. A cursor is of one session and ends with its transaction.");
+	if (query_tree_walker(unconstify(Query *, query), find_setting, NULL, 0))
+		refuse_clause("current_setting()", "Write the value itself, for example with format('... WHERE tenant = %L', current_setting('app.tenant')). A job has settings of its own.");
+}
+
+/* In the job, a setting that the session has made has another value or none, and other rows meet the condition. */
+static bool
+find_setting(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, FuncExpr) && (castNode(FuncExpr, node)->funcid == F_CURRENT_SETTING_TEXT || castNode(FuncExpr, node)->funcid == F_CURRENT_SETTING_TEXT_BOOL))
+		return true;
+	if (IsA(node, Query))
+		return query_tree_walker(castNode(Query, node), find_setting, context, 0);
+	return expression_tree_walker(node, find_setting, context);
 }
 
 static void
