@@ -65,6 +65,31 @@ CALL sweep.run('children parent');
 SELECT job FROM children.queued;
 -- which the run says as well
 SELECT status, detail -> 'not_started' AS not_started FROM sweep.runs WHERE job = 'children parent' ORDER BY run_id DESC LIMIT 1;
+-- If a run is lost, the scheduler looks at all names while everybody waits: an object of the reasons must not be copied for each of them.
+DO $$
+DECLARE
+	hooks constant jsonb := (SELECT jsonb_object_agg('children no ' || n, '0') FROM generate_series(1, 2500) AS n);
+	run bigint;
+	started timestamptz;
+	took interval;
+	reasons jsonb := '{}';
+BEGIN
+	SET LOCAL client_min_messages = warning;
+	PERFORM sweep.create_job('children many', step => 'children.step', on_failure => hooks);
+	run := sweep.start('children many', delay => '1 hour');
+	started := clock_timestamp();
+	PERFORM sweep._queue_hooks(run, 'on_failure', '{}');
+	took := clock_timestamp() - started;
+	started := clock_timestamp();
+	FOR n IN 1 .. 2500 LOOP
+		reasons := reasons || jsonb_build_object('children no ' || n, 'it does not exist');
+	END LOOP;
+	IF took > clock_timestamp() - started THEN
+		RAISE EXCEPTION 'the names of 2500 jobs took %, copies of their reasons %', took, clock_timestamp() - started;
+	END IF;
+	PERFORM sweep.drop_job('children many');
+END
+$$;
 SELECT sweep.resume('children a'), sweep.alter_job('children b', '{"paused": false}');
 CALL sweep.run('children parent');
 SELECT job, status FROM children.queued;

@@ -58,7 +58,9 @@ DECLARE
 	named pg_catalog.record;
 	child pg_catalog.record;
 	reason pg_catalog.text;
-	not_started pg_catalog.jsonb;
+	-- Arrays, because an object would be copied for each name, and the scheduler may call this.
+	names pg_catalog.text[] := '{}';
+	reasons pg_catalog.text[] := '{}';
 	queued boolean := false;
 BEGIN
 	SELECT l.job, l.run_as, l.status, l.hook_depth, (SELECT s.hook_roles FROM sweep.job_state s WHERE s.job = l.job) AS roles,
@@ -83,7 +85,8 @@ BEGIN
 		IF reason IS NOT NULL THEN
 			-- If a run succeeds and leaves work, but the job that would continue it is not started, the run has to report this.
 			RAISE NOTICE 'job "%" in % of job "%" is not started: %', named.name, hook, r.job, reason;
-			not_started := coalesce(not_started, '{}') || pg_catalog.jsonb_build_object(named.name, reason);
+			names := names || named.name;
+			reasons := reasons || reason;
 		ELSIF NOT child.divided THEN
 			-- A waiting run of this hook is enough. The lock keeps it from beginning before this commit, so that it sees the work.
 			PERFORM FROM sweep.run_live w WHERE w.job = child.name AND w.trigger = 'parent' AND w.run_as = child.run_as
@@ -98,7 +101,7 @@ BEGIN
 		END IF;
 	END LOOP;
 	PERFORM sweep._wake() WHERE queued;
-	RETURN CASE WHEN not_started IS NOT NULL THEN pg_catalog.jsonb_build_object('not_started', not_started) END;
+	RETURN CASE WHEN names <> '{}' THEN pg_catalog.jsonb_build_object('not_started', pg_catalog.jsonb_object(names, reasons)) END;
 END
 $$;
 COMMENT ON FUNCTION sweep._queue_hooks(bigint, text, jsonb) IS 'queues the runs that a hook of the job of a run names; returns detail for it when some are not started';
