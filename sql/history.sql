@@ -45,6 +45,15 @@ SELECT sweep._archive_runs(true), (SELECT count(*) FROM sweep.run_live WHERE job
 SELECT sweep._archive_runs(true), (SELECT count(*) FROM sweep.run_live WHERE job = 'history' AND status = 'cancelled') AS left;
 SELECT * FROM pg_temp.history WHERE status = 'cancelled';
 
+-- so are those after some megabytes: meanwhile the scheduler starts nothing
+SELECT pg_temp.end_runs('history large', 'succeeded', 'drained', 10);
+UPDATE sweep.run_live SET detail = jsonb_build_object('x', (SELECT string_agg(md5(n::text), '') FROM generate_series(1, 30000) AS n)) WHERE job = 'history large';
+SELECT sweep._archive_runs(true);
+SELECT count(*) BETWEEN 1 AND 9 AS some_are_left FROM sweep.run_live WHERE job = 'history large';
+SELECT count(sweep._archive_runs(true)) FROM generate_series(1, 10);
+SELECT * FROM pg_temp.history WHERE job = 'history large';
+DELETE FROM sweep.run_history WHERE job = 'history large';
+
 -- too old: whatever its job, also when no other run of it ends
 SELECT pg_temp.end_runs('history old', 'failed', 'error', 1, make_interval(mins => :minutes) + interval '1 s'),
 	pg_temp.end_runs('history young', 'failed', 'error', 1, make_interval(mins => :minutes) - interval '1 min');

@@ -194,6 +194,9 @@ DECLARE
 	-- The number of runs is limited, so that the scheduler gets back to its work, and per job, so that all jobs have their turn.
 	most constant int := 1000;
 	most_of_job int;
+	-- The size is limited, too: the owner of a job decides on its args, cursor and detail, which may be megabytes.
+	most_bytes constant bigint := 4 * 1024 * 1024;
+	bytes bigint := 0;
 	jobs pg_catalog.record;
 	ended sweep.run_live;
 	moved bigint[] := '{}';
@@ -224,6 +227,9 @@ BEGIN
 					AND EXISTS (SELECT FROM sweep.job_definition j WHERE j.name = ended.job AND j.run_as = ended.run_as);
 		END IF;
 		moved := moved || ended.run_id;
+		-- The sizes of stored values are known without reading them.
+		bytes := bytes + pg_catalog.pg_column_size(ended.args) + coalesce(pg_catalog.pg_column_size(ended.cursor), 0) + coalesce(pg_catalog.pg_column_size(ended.detail), 0);
+		EXIT WHEN bytes > most_bytes;
 	END LOOP;
 	-- One call for all moved runs of a job, role and status: each call reads as many rows of the history as are kept.
 	PERFORM sweep._prune(k.job, k.run_as, k.status)
@@ -239,10 +245,10 @@ BEGIN
 				WHERE o.next_try < pg_catalog.clock_timestamp() - pg_catalog.current_setting('pg_sweep.history_max_age')::interval FOR UPDATE SKIP LOCKED) AS old
 			WHERE q.job = old.job AND q.item_hash = old.item_hash;
 	END IF;
-	RETURN CASE WHEN NOT jobs.locked THEN pg_catalog.cardinality(moved) END;
+	RETURN CASE WHEN jobs.locked THEN NULL WHEN bytes > most_bytes THEN most ELSE pg_catalog.cardinality(moved) END;
 END
 $$;
-COMMENT ON FUNCTION sweep._archive_runs(boolean) IS 'moves ended runs to the history and prunes it, by age too if asked; NULL when a lock kept it from some';
+COMMENT ON FUNCTION sweep._archive_runs(boolean) IS 'moves ended runs to the history and prunes it, by age too if asked; returns how many, 1000 also after a few large ones; NULL when a lock kept it from some';
 
 -- lock_timeout: a lock on the history delays the process for 5 s at most. Without the note, the log still has the warning.
 CREATE FUNCTION sweep._note_unreplicated(run_id bigint) RETURNS void
