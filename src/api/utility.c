@@ -51,6 +51,7 @@ static void before_utility(PlannedStmt *plan, const char *query, bool read_only_
 						   ParamListInfo params, QueryEnvironment *environment, DestReceiver *destination,
 						   QueryCompletion *completion);
 static bool ends_prepared(const Node *statement);
+static void require_owner(const char *name);
 static void lock_extension(const char *name);
 static bool is_required(Oid by, Oid extension);
 static const char *wanted_database(Node *statement, bool *force);
@@ -93,8 +94,13 @@ before_utility(PlannedStmt *plan, const char *query, bool read_only_tree, Proces
 		ListCell   *cell;
 
 		foreach(cell, castNode(DropStmt, statement)->objects)
+		{
+			require_owner(strVal(lfirst(cell)));
 			lock_extension(strVal(lfirst(cell)));
+		}
 	}
+	if (IsA(statement, AlterObjectDependsStmt))
+		require_owner(strVal(castNode(AlterObjectDependsStmt, statement)->extname));
 	if (IsA(statement, DropStmt) || IsA(statement, DropOwnedStmt))
 		messages = get_relname_relid("queue_message", get_namespace_oid("sweep", true));
 
@@ -125,6 +131,19 @@ ends_prepared(const Node *statement)
 	TransactionStmtKind kind = IsA(statement, TransactionStmt) ? ((const TransactionStmt *) statement)->kind : TRANS_STMT_BEGIN;
 
 	return kind == TRANS_STMT_COMMIT_PREPARED || kind == TRANS_STMT_ROLLBACK_PREPARED;
+}
+
+/*
+ * PostgreSQL locks an extension against all others before it checks the right to drop it, and any role may have its own objects depend on it, with
+ * the same lock until its transaction ends. No run could go on meanwhile.
+ */
+static void
+require_owner(const char *name)
+{
+	Oid			ours = get_extension_oid("pg_sweep", true);
+
+	if (OidIsValid(ours) && get_extension_oid(name, true) == ours && !sweep_extension_is_owned(ours, GetUserId()))
+		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_EXTENSION, name);
 }
 
 /* Locks pg_sweep when the extension is pg_sweep or requires it. */

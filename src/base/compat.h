@@ -107,10 +107,12 @@ sweep_wait_event(SweepWait wait)
 /* 16: one function checks the ownership of any kind of object, and one its privileges. */
 #if PG_VERSION_NUM >= 160000
 #define sweep_database_is_owned(database, role) object_ownercheck(DatabaseRelationId, (database), (role))
+#define sweep_extension_is_owned(extension, role) object_ownercheck(ExtensionRelationId, (extension), (role))
 #define sweep_may_connect(role) (object_aclcheck(DatabaseRelationId, MyDatabaseId, (role), ACL_CONNECT) == ACLCHECK_OK)
 #define sweep_execute_right(function) object_aclcheck(ProcedureRelationId, (function), GetUserId(), ACL_EXECUTE)
 #else
 #define sweep_database_is_owned(database, role) pg_database_ownercheck((database), (role))
+#define sweep_extension_is_owned(extension, role) pg_extension_ownercheck((extension), (role))
 #define sweep_may_connect(role) (pg_database_aclcheck(MyDatabaseId, (role), ACL_CONNECT) == ACLCHECK_OK)
 #define sweep_execute_right(function) pg_proc_aclcheck((function), GetUserId(), ACL_EXECUTE)
 #endif
