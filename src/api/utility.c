@@ -52,6 +52,9 @@ static void before_utility(PlannedStmt *plan, const char *query, bool read_only_
 						   QueryCompletion *completion);
 static bool ends_prepared(const Node *statement);
 static void require_owner(const char *name);
+static void spare_tables(const Node *statement);
+static void spare_all(const List *elements);
+static void spare(const RangeVar *name);
 static void lock_extension(const char *name);
 static bool is_required(Oid by, Oid extension);
 static const char *wanted_database(Node *statement, bool *force);
@@ -101,6 +104,7 @@ before_utility(PlannedStmt *plan, const char *query, bool read_only_tree, Proces
 	}
 	if (IsA(statement, AlterObjectDependsStmt))
 		require_owner(strVal(castNode(AlterObjectDependsStmt, statement)->extname));
+	spare_tables(statement);
 	if (IsA(statement, DropStmt) || IsA(statement, DropOwnedStmt))
 		messages = get_relname_relid("queue_message", get_namespace_oid("sweep", true));
 
@@ -144,6 +148,55 @@ require_owner(const char *name)
 
 	if (OidIsValid(ours) && get_extension_oid(name, true) == ours && !sweep_extension_is_owned(ours, GetUserId()))
 		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_EXTENSION, name);
+}
+
+/*
+ * PostgreSQL also locks a table before it checks the right to make a trigger or a rule on it, to refer to it, or to attach it. While such a statement waits
+ * for an open transaction, all writers of the table would wait behind it. The tables of the extension are refused before.
+ */
+static void
+spare_tables(const Node *statement)
+{
+	if (IsA(statement, CreateTrigStmt))
+		spare(((const CreateTrigStmt *) statement)->relation);
+	else if (IsA(statement, RuleStmt))
+		spare(((const RuleStmt *) statement)->relation);
+	else if (IsA(statement, CreateStmt))
+		spare_all(((const CreateStmt *) statement)->tableElts);
+	else if (IsA(statement, AlterTableStmt))
+		spare_all(((const AlterTableStmt *) statement)->cmds);
+}
+
+static void
+spare_all(const List *elements)
+{
+	const ListCell *cell;
+
+	foreach(cell, elements)
+	{
+		const Node *element = lfirst(cell);
+
+		if (IsA(element, AlterTableCmd))
+			element = ((const AlterTableCmd *) element)->def;
+		if (element == NULL)
+			continue;
+		if (IsA(element, Constraint))
+			spare(((const Constraint *) element)->pktable);
+		else if (IsA(element, PartitionCmd))
+			spare(((const PartitionCmd *) element)->name);
+		else if (IsA(element, ColumnDef))
+			spare_all(((const ColumnDef *) element)->constraints);
+	}
+}
+
+static void
+spare(const RangeVar *name)
+{
+	Oid			table = name != NULL ? RangeVarGetRelid(name, NoLock, true) : InvalidOid;
+
+	if (OidIsValid(table) && sweep_extension_find() && get_rel_namespace(table) == sweep_extension()->schema &&
+		!sweep_extension_is_owned(sweep_extension()->id, GetUserId()))
+		aclcheck_error(ACLCHECK_NO_PRIV, OBJECT_TABLE, name->relname);
 }
 
 /* Locks pg_sweep when the extension is pg_sweep or requires it. */
