@@ -223,6 +223,8 @@ load_session_libraries(void)
 void
 sweep_worker_connect_engine(Oid database)
 {
+	/* A value that the encoding of the database cannot be converted to would end the process while it connects. */
+	SetConfigOption("client_encoding", "SQL_ASCII", PGC_USERSET, PGC_S_OVERRIDE);
 	BackgroundWorkerInitializeConnectionByOid(database, InvalidOid, 0);
 	restore_identity();
 	set_session();

@@ -68,6 +68,15 @@ soon($node, q{SELECT count(*) FROM sweep.runs WHERE job ~ '^x' AND status = 'suc
 is($node->safe_psql('restored', q{SELECT sweep.alter_job(name, '{"description": "long"}') FROM sweep.jobs WHERE name ~ '^x'; SELECT description FROM sweep.jobs WHERE name ~ '^x'}),
 	"\nlong", 'and can be altered');
 
+# The settings of a database say an encoding to which it cannot convert: a role that has another one can log in, and a scheduler does not depend on it.
+$node->safe_psql('postgres', q{ALTER DATABASE latin SET client_encoding = 'EUC_KR'; ALTER ROLE jobber SET client_encoding = 'LATIN1';
+	SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'latin' AND backend_type = 'pg_sweep scheduler'});
+my @jobber = (extra_params => [ '-U', 'jobber', '-q' ]);
+$node->safe_psql('latin', q{SELECT sweep.create_job('plain', sql => 'SELECT 1')}, @jobber);
+my $run = $node->safe_psql('latin', q{SELECT sweep.start('plain')}, @jobber);
+$node->safe_psql('latin', "CALL sweep.wait($run, '30 s')", @jobber);
+is($node->safe_psql('latin', "SELECT status FROM sweep.runs WHERE run_id = $run", @jobber), 'succeeded', 'the scheduler of a database whose client_encoding it cannot convert to');
+
 # In Turkish the small letter of I is another one than i.
 SKIP:
 {
