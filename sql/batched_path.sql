@@ -58,6 +58,22 @@ RESET default_text_search_config;
 RESET bytea_output;
 SELECT id, words, found FROM path_app.day ORDER BY id;
 
+-- and intervals, nulls and the output of dates, whatever the role of the job has: with sql_standard the sign counts for hours, too
+INSERT INTO path_app.day VALUES (7);
+ALTER ROLE regress_sweep_path SET intervalstyle = 'iso_8601';
+SET intervalstyle = 'sql_standard';
+SET transform_null_equals = on;
+SET array_nulls = off;
+SET datestyle = 'German';
+SELECT sweep.batched('UPDATE path_app.day SET words = concat_ws('' and '', interval ''-1 2:00'', ''2026-02-04''::date, ''{NULL}''::text[]) WHERE bytes = NULL',
+	run_as => 'regress_sweep_path') AS run_id \gset
+CALL sweep.wait(:run_id, '1 min');
+RESET intervalstyle;
+RESET transform_null_equals;
+RESET array_nulls;
+RESET datestyle;
+SELECT id, day, words FROM path_app.day ORDER BY id;
+
 SELECT count(sweep.drop_job(name)) FROM sweep.job WHERE run_as = 'regress_sweep_path';
 DELETE FROM sweep.run_live WHERE run_as = 'regress_sweep_path';
 DELETE FROM sweep.run_history WHERE run_as = 'regress_sweep_path';

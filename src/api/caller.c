@@ -10,7 +10,7 @@
  * second argument, arguments with name and type of a column of the row are passed in the row. Thus only the table and the public
  * function have to list the settings of a job.
  *
- * The search_path of the caller is saved, to look up names in its texts; the implementation has a search_path of its own.
+ * The search_path and the formats of the caller are saved, for names and values in its texts; the implementation has its own.
  *
  * An error of the implementation is raised without its CONTEXT, which is of no use to the caller.
  */
@@ -23,6 +23,8 @@
 #include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "funcapi.h"
+#include "miscadmin.h"
+#include "parser/parse_expr.h"
 #include "parser/parse_func.h"
 #include "utils/array.h"
 #include "utils/lsyscache.h"
@@ -53,8 +55,19 @@ typedef struct Call
 	Datum		result;
 } Call;
 
-/* The search_path of the call in progress, or of the last one. */
+/* How values are converted from and to text. */
+typedef struct Formats
+{
+	int			date_style;
+	int			date_order;
+	int			interval_style;
+	bool		null_equals;
+	bool		array_nulls;
+} Formats;
+
+/* The search_path and the formats of the call in progress, or of the last one. */
 static char *caller_path = NULL;
+static Formats caller_formats;
 
 static void keep_path(const char *path);
 static void find_implementation(void *arg);
@@ -64,6 +77,7 @@ static Datum row_of_arguments(const Implementation *implementation, FunctionCall
 
 PG_FUNCTION_INFO_V1(sweep_caller_dispatch);
 PG_FUNCTION_INFO_V1(sweep_caller_search_path);
+PG_FUNCTION_INFO_V1(sweep_caller_formats);
 
 Datum
 sweep_caller_dispatch(PG_FUNCTION_ARGS)
@@ -71,17 +85,20 @@ sweep_caller_dispatch(PG_FUNCTION_ARGS)
 	Call		call = {.fcinfo = fcinfo, .implementation = fcinfo->flinfo->fn_extra};
 	SweepDoor	door;
 	char	   *outer_path = caller_path != NULL ? pstrdup(caller_path) : NULL;
+	Formats		outer_formats = caller_formats;
 
 	if (call.implementation == NULL)
 		sweep_txn_hide_context(find_implementation, &call);
 
 	keep_path(namespace_search_path);
+	caller_formats = (Formats) {DateStyle, DateOrder, IntervalStyle, Transform_null_equals, Array_nulls};
 	sweep_door_enter_engine(&door, call.implementation->owner);
 	call.caller = door.user;
 	sweep_txn_hide_context(call_implementation, &call);
 	sweep_door_leave(&door);
 	if (outer_path != NULL)
 		keep_path(outer_path);
+	caller_formats = outer_formats;
 	return call.result;
 }
 
@@ -104,6 +121,23 @@ sweep_caller_search_path(PG_FUNCTION_ARGS)
 	if (caller_path == NULL || !SplitIdentifierString(pstrdup(caller_path), ',', &names))
 		names = NIL;
 	PG_RETURN_ARRAYTYPE_P(strlist_to_textarray(names));
+}
+
+/* SQL: sweep._caller_formats() RETURNS text[]: names and values of settings in turns, for example {DateStyle,"ISO, MDY",IntervalStyle,postgres} */
+Datum
+sweep_caller_formats(PG_FUNCTION_ARGS)
+{
+	static const char *const date_styles[] = {[USE_POSTGRES_DATES] = "Postgres", [USE_ISO_DATES] = "ISO", [USE_SQL_DATES] = "SQL", [USE_GERMAN_DATES] = "German"};
+	static const char *const date_orders[] = {[DATEORDER_YMD] = "YMD", [DATEORDER_DMY] = "DMY", [DATEORDER_MDY] = "MDY"};
+	static const char *const interval_styles[] = {
+		[INTSTYLE_POSTGRES] = "postgres", [INTSTYLE_POSTGRES_VERBOSE] = "postgres_verbose", [INTSTYLE_SQL_STANDARD] = "sql_standard", [INTSTYLE_ISO_8601] = "iso_8601"
+	};
+	List	   *pairs = list_make2("DateStyle", psprintf("%s, %s", date_styles[caller_formats.date_style], date_orders[caller_formats.date_order]));
+
+	pairs = lappend(lappend(pairs, "IntervalStyle"), unconstify(char *, interval_styles[caller_formats.interval_style]));
+	pairs = lappend(lappend(pairs, "transform_null_equals"), caller_formats.null_equals ? "on" : "off");
+	pairs = lappend(lappend(pairs, "array_nulls"), caller_formats.array_nulls ? "on" : "off");
+	PG_RETURN_ARRAYTYPE_P(strlist_to_textarray(pairs));
 }
 
 static void

@@ -31,6 +31,10 @@ CREATE FUNCTION sweep._caller_search_path() RETURNS text[]
 	LANGUAGE c STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_search_path';
 COMMENT ON FUNCTION sweep._caller_search_path() IS 'the names in the search_path with which the public function that is being executed was called';
 
+CREATE FUNCTION sweep._caller_formats() RETURNS text[]
+	LANGUAGE c STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_formats';
+COMMENT ON FUNCTION sweep._caller_formats() IS 'names and values of the settings that convert values from and to text and differ while a public function is executed';
+
 -- A name without a schema stands for the first function in the search_path of the caller in a schema that the role of the job may use. Temporary
 -- schemas are left out, since they do not exist when the job runs. A name that is not found is returned as it is; another check refuses it.
 CREATE FUNCTION sweep._find_function(role text, kind text, name text) RETURNS text

@@ -351,12 +351,13 @@ BEGIN
 	asked := job;
 	asked.name := coalesce(job.name, 'batched');
 	PERFORM sweep._check_role(caller, asked);
-	-- Values of rows are converted as in the session that has written the statement: with its time zone, and with what it has set itself. Only the
-	-- order of day and month is known here of its DateStyle, and the job keeps the output format of its role.
+	-- Values are converted as in the session that has written the statement: with its time zone, and with what it has set itself.
 	IF job.settings IS NULL OR pg_catalog.jsonb_typeof(job.settings) = 'object' THEN
-		job.settings := coalesce((SELECT pg_catalog.jsonb_object_agg(p.name, CASE p.name WHEN 'DateStyle' THEN pg_catalog.split_part(p.setting, ', ', 2) ELSE p.setting END) FROM pg_catalog.pg_settings p
+		job.settings := coalesce((SELECT pg_catalog.jsonb_object_agg(p.name, coalesce(f.formats ->> p.name, p.setting))
+			FROM pg_catalog.pg_settings p, pg_catalog.jsonb_object(sweep._caller_formats()) AS f (formats)
 			WHERE (p.name = 'TimeZone' OR p.source IN ('session', 'client', 'user', 'database user')
-					AND p.name IN ('DateStyle', 'bytea_output', 'default_text_search_config', 'extra_float_digits', 'lc_monetary', 'lc_numeric', 'lc_time', 'xmlbinary', 'xmloption'))
+					AND p.name IN ('DateStyle', 'IntervalStyle', 'array_nulls', 'bytea_output', 'default_text_search_config', 'extra_float_digits', 'lc_monetary', 'lc_numeric', 'lc_time',
+						'transform_null_equals', 'xmlbinary', 'xmloption'))
 				AND NOT EXISTS (SELECT FROM pg_catalog.jsonb_object_keys(job.settings) AS k WHERE pg_catalog.lower(k COLLATE "C") = pg_catalog.lower(p.name COLLATE "C"))), '{}') || coalesce(job.settings, '{}');
 	END IF;
 	made := sweep._batched_args(job.run_as, statement, job.settings);
