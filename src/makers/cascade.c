@@ -3,8 +3,8 @@
  *		Rows that are deleted, or lose their reference, with the rows that a batch deletes.
  *
  * Called by ranges.c, dismantle.c and delete_count.c for a job whose target is referred to with ON DELETE CASCADE, SET NULL or SET DEFAULT. The
- * rows of the batch are locked first; then the rows that refer to them are counted, table by table, up to the number that a batch may touch.
- * After a batch in which more rows were deleted than counted, the counted rows are locked, too. The rows of a table are found as its owner, by
+ * rows that refer to those of the batch are counted, table by table, up to the number that a batch may touch. After a batch in which more rows
+ * were deleted than counted, the counted rows are locked. The rows of a table are found as its owner, by
  * the columns of the key alone, like in PostgreSQL's own triggers, which then delete or change the rows during the statement of the batch.
  */
 #include "postgres.h"

@@ -15,6 +15,7 @@ typedef struct SweepRangeBatch
 	int32		size;
 	int32		limit;			/* maximal number of rows of the target */
 	bool		tied;			/* all its rows have one key, and more rows with that key follow */
+	bool		locks;			/* the rows are locked before others are counted */
 	SweepCascadeRows *roots;	/* rows to delete; NULL = no other rows are affected by them */
 	const SweepCascadeRows *held_roots; /* rows of the batch that other sessions have locked */
 	int64		held;			/* number of rows that are not deleted because other sessions have locked them */

@@ -2,8 +2,9 @@
  * range_roots.c
  *		A batch of rows whose deletion deletes or changes rows of other tables.
  *
- * Called by ranges.c. A batch is done in a subtransaction. Its rows are locked, except those that other sessions have locked; the rows
- * that are affected by the deletion are counted; as many rows are deleted as fit. Other sessions may also have locked affected rows: a
+ * Called by ranges.c. A batch is done in a subtransaction. The rows that are affected by the deletion are counted; as many rows are deleted as
+ * fit. Locking the rows first would write nearly as much WAL as deleting them, so this is done only after another session was in the way of a
+ * batch, and for a row that does not fit. Rows that other sessions have locked are then left out. These may also have locked affected rows: a
  * batch that runs into the lock timeout is done again with one row, and a row that still cannot be deleted is left to a later pass.
  */
 #include "postgres.h"
@@ -24,9 +25,9 @@
 /* A circle of rows is deleted in one batch if it has at most this many times batch_size rows. */
 #define MAX_CIRCLE 10
 
-/* How long a batch waits for a lock; and how long after a batch of the run has not got one. */
+/* How long a batch waits for a lock; and how long, in ms, before rows are locked, and after a batch of the run has not got one. */
 #define LOCK_TIMEOUT "1s"
-#define SHORT_LOCK_TIMEOUT "100ms"
+#define SHORT_LOCK_TIMEOUT 100
 
 static ErrorData *try_roots(SweepRangeBatch *batch);
 static const SweepCascadeRows *leave_root(SweepRangeBatch *batch, const SweepRangeBatch *tried);
@@ -45,11 +46,13 @@ sweep_range_remove_roots(SweepRangeBatch *batch)
 {
 	const SweepCascadeRows *held = NULL;
 
+	batch->locks = batch->kept->locks || batch->kept->dismantling != NULL || batch->statements->by_place;
 	sweep_cascade_begin_batch(batch->kept->cascade);
 	while (held == NULL)
 	{
 		SweepRangeBatch tried = *batch;
 		ErrorData  *error = try_roots(&tried);
+		bool		is_added;
 
 		if (error == NULL)
 		{
@@ -62,10 +65,12 @@ sweep_range_remove_roots(SweepRangeBatch *batch)
 		batch->kept->circles = NULL;
 		/* Tables are not locked any more, so plans are checked again. */
 		batch->kept->cascade->batch++;
-		if (!batch->kept->cascade->locks && (error->sqlerrcode == ERRCODE_FOREIGN_KEY_VIOLATION || error->sqlerrcode == ERRCODE_RESTRICT_VIOLATION))
+		is_added = error->sqlerrcode == ERRCODE_FOREIGN_KEY_VIOLATION || error->sqlerrcode == ERRCODE_RESTRICT_VIOLATION;
+		if (tried.locks ? is_added && !batch->kept->cascade->locks : is_added || error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE)
 		{
-			/* Other sessions, or a trigger, have added rows below the counted ones; from now on counted rows are locked. */
-			batch->kept->cascade->locks = true;
+			/* Other sessions, or a trigger, are in the way; from now on rows are locked, and if that is not enough, counted rows, too. */
+			batch->kept->cascade->locks = tried.locks;
+			batch->locks = batch->kept->locks = true;
 			FreeErrorData(error);
 			continue;
 		}
@@ -101,15 +106,15 @@ leave_root(SweepRangeBatch *batch, const SweepRangeBatch *tried)
 	return batch->roots;
 }
 
-/* Returns the error for which the batch was rolled back, or NULL. A lock_timeout of the job itself is not changed. */
+/* Returns the error for which the batch was rolled back, or NULL. A lock_timeout of the job itself is only made shorter, before rows are locked. */
 static ErrorData *
 try_roots(SweepRangeBatch *batch)
 {
 	int			nest_level = NewGUCNestLevel();
 	ErrorData  *error;
 
-	if (LockTimeout == 0)
-		(void) set_config_option("lock_timeout", batch->kept->has_waited ? SHORT_LOCK_TIMEOUT : LOCK_TIMEOUT, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	if (LockTimeout == 0 || (!batch->locks && LockTimeout > SHORT_LOCK_TIMEOUT))
+		(void) set_config_option("lock_timeout", batch->kept->has_waited || !batch->locks ? CppAsString2(SHORT_LOCK_TIMEOUT) : LOCK_TIMEOUT, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
 	error = sweep_txn_savepoint(try_work, batch, true);
 	AtEOXact_GUC(true, nest_level);
 	return error;
@@ -134,15 +139,17 @@ try_work(void *arg)
 			sweep_range_pass_over(batch, batch->roots->count - batch->done);
 	}
 	/* This error is caught: the batch is done again, with locks. */
-	if (!cascade->locks && sweep_cascade_report(cascade, batch->done, NULL) > (int64) batch->size * (batch->is_in_circle ? MAX_CIRCLE : 1))
+	if ((!batch->locks && batch->done != batch->roots->count) ||
+		(!cascade->locks && sweep_cascade_report(cascade, batch->done, NULL) > (int64) batch->size * (batch->is_in_circle ? MAX_CIRCLE : 1)))
 		ereport(ERROR,
 				(errcode(ERRCODE_RESTRICT_VIOLATION),
-				 errmsg("more rows have gone than were counted")));
+				 errmsg("other rows have gone than were counted")));
 }
 
 /*
- * Reads and locks the rows of the batch, and counts the affected rows. False when these are more than a batch may touch, and fewer
- * rows are to be tried. The next batch begins with the number of rows that have fitted into this one, or more if there was room.
+ * Reads the rows of the batch, and counts the affected rows. False when these are more than a batch may touch, and fewer rows are to be
+ * tried, or a row that does not fit is to be locked. The next batch begins with the number of rows that have fitted into this one, or more
+ * if there was room.
  */
 static bool
 count_roots(SweepRangeBatch *batch)
@@ -166,6 +173,11 @@ count_roots(SweepRangeBatch *batch)
 		batch->limit = Max(1, batch->limit / 2);
 		return false;
 	}
+	if (batch->is_large && !batch->locks)
+	{
+		batch->locks = true;
+		return false;
+	}
 	/* A batch that has found no row to delete reads as many rows as it may. */
 	if (roots->count == 0 && batch->limit < batch->size && !batch->is_full)
 	{
@@ -177,7 +189,7 @@ count_roots(SweepRangeBatch *batch)
 	return true;
 }
 
-/* Reads and locks the rows, in the memory of the batch: they are needed after the subtransaction. */
+/* Reads the rows, and locks them if needed, in the memory of the batch: they are needed after the subtransaction. */
 static void
 read_roots(SweepRangeBatch *batch)
 {
@@ -198,7 +210,7 @@ read_roots(SweepRangeBatch *batch)
 	}
 	if (batch->statements->by_place && batch->roots->count == batch->limit)
 		end_with_last(batch);
-	batch->held_roots = sweep_cascade_lock_free(kept->cascade, batch->roots);
+	batch->held_roots = batch->locks ? sweep_cascade_lock_free(kept->cascade, batch->roots) : sweep_cascade_new_rows(kept->cascade->relation, 0);
 	MemoryContextSwitchTo(old);
 	set_places(batch, batch->roots);
 }

@@ -68,6 +68,7 @@ typedef struct SweepRangeKept
 	HTAB	   *counted;		/* rows that stay and were reported: further passes find them again; NULL = none */
 	HTAB	   *held;			/* the same for rows that other sessions have locked */
 	bool		has_begun;		/* a batch was done, and its cursor can be read */
+	bool		locks;			/* another session, or a trigger, was in the way of a batch: rows are locked first */
 	bool		has_waited;		/* for a lock that it did not get */
 	bool		has_warned;		/* about a circle that stays */
 	SweepRangeStatements statements[2];	/* for a first batch, and for a batch after a cursor */
