@@ -42,7 +42,7 @@ typedef struct Frame
 	bool		is_stuck;		/* nothing below that child could be deleted */
 	int64		touched;		/* number of rows below it that were touched, including its children */
 	bool		has_removed;	/* since the frame began */
-	bool		list_has_removed;	/* since the children were read */
+	int64		list_removed;	/* number of children removed since they were read */
 } Frame;
 
 struct SweepDismantling
@@ -71,6 +71,7 @@ static bool pop(SweepDismantling *dismantling, bool *is_bare);
 static bool remove_fitting(SweepDismantling *dismantling, Budget *budget);
 static bool is_large(const SweepDismantling *dismantling, const SweepCascadeKey *key, int64 size);
 static bool find_children(SweepDismantling *dismantling);
+static bool is_removed(const SweepCascade *cascade, const Frame *frame);
 static void read_children(SweepCascade *cascade, Frame *frame, SweepCascadeKey *key, bool visits);
 static bool read_index(Frame *frame, SweepCascadeKey *key, int64 most);
 static void read_places(Frame *frame, int64 count);
@@ -340,8 +341,13 @@ find_children(SweepDismantling *dismantling)
 	{
 		int			last = frame->key;
 
+		if (frame->children != NULL && frame->is_rough && is_removed(cascade, frame))
+		{
+			frame->is_rough = false;
+			frame->read_in = cascade->batch;
+		}
 		/* Otherwise there may be more children by the same key. */
-		if (frame->children == NULL || (!frame->is_rough && (!frame->is_full || !frame->list_has_removed)))
+		if (frame->children == NULL || (!frame->is_rough && (!frame->is_full || frame->list_removed == 0)))
 		{
 			frame->is_stale |= frame->children != NULL && (frame->is_full || frame->read_in != cascade->batch);
 			do
@@ -355,6 +361,24 @@ find_children(SweepDismantling *dismantling)
 	return true;
 }
 
+/*
+ * Whether all children of a list of index entries have gone, and no entry has come since. PostgreSQL looks for children once more when the row
+ * itself is deleted, and if it finds too many, because others have vanished from the index, the batch is done again, with locks.
+ */
+static bool
+is_removed(const SweepCascade *cascade, const Frame *frame)
+{
+	HTAB	   *seen;
+	int64		found;
+
+	if (frame->is_full || cascade->locks || frame->list_removed < frame->children->count)
+		return false;
+	seen = sweep_cascade_new_set(CurrentMemoryContext);
+	found = sweep_cascade_read_index(&cascade->keys[frame->key], frame->row, 0, 1, frame->list_removed + 1, NULL, seen);
+	hash_destroy(seen);
+	return found >= 0 && found <= frame->list_removed;
+}
+
 static void
 read_children(SweepCascade *cascade, Frame *frame, SweepCascadeKey *key, bool visits)
 {
@@ -366,7 +390,7 @@ read_children(SweepCascade *cascade, Frame *frame, SweepCascadeKey *key, bool vi
 	int64		count;
 
 	frame->next = 0;
-	frame->list_has_removed = false;
+	frame->list_removed = 0;
 	frame->read_in = cascade->batch;
 	if (visits || !read_index(frame, key, most))
 	{
@@ -443,7 +467,7 @@ remove_children(SweepDismantling *dismantling, int count, int64 touched, Budget 
 		sweep_cascade_leave(&door);
 	}
 	frame->has_removed |= removed > 0;
-	frame->list_has_removed |= removed > 0;
+	frame->list_removed += Max(removed, 0);
 	budget->left -= Max(touched, count);
 	frame->touched += Max(touched, count);
 	frame->next += count;
