@@ -16,6 +16,7 @@ typedef struct SweepRangeBatch
 	int32		limit;			/* maximal number of rows of the target */
 	bool		tied;			/* all its rows have one key, and more rows with that key follow */
 	bool		locks;			/* the rows are locked before others are counted */
+	int64		counted;		/* rows of the target, with the rows that are affected by deleting them */
 	SweepCascadeRows *roots;	/* rows to delete; NULL = no other rows are affected by them */
 	const SweepCascadeRows *held_roots; /* rows of the batch that other sessions have locked */
 	int64		held;			/* number of rows that are not deleted because other sessions have locked them */

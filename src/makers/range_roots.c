@@ -46,7 +46,8 @@ sweep_range_remove_roots(SweepRangeBatch *batch)
 {
 	const SweepCascadeRows *held = NULL;
 
-	batch->locks = batch->kept->locks || batch->kept->dismantling != NULL || batch->statements->by_place;
+	/* A condition with a sub-select may depend on the rows below, of which other sessions must add none until the row is deleted. */
+	batch->locks = batch->kept->locks || batch->kept->dismantling != NULL || batch->statements->by_place || batch->statements->custom;
 	sweep_cascade_begin_batch(batch->kept->cascade);
 	while (held == NULL)
 	{
@@ -125,6 +126,7 @@ try_work(void *arg)
 {
 	SweepRangeBatch *batch = arg;
 	SweepCascade *cascade = batch->kept->cascade;
+	int64		touched = 0;	/* number of rows that were deleted or changed; not needed if all of them were locked */
 
 	while (!count_roots(batch))
 		(void) sweep_range_find_edge(batch);
@@ -138,9 +140,11 @@ try_work(void *arg)
 		else
 			sweep_range_pass_over(batch, batch->roots->count - batch->done);
 	}
+	if (!cascade->locks)
+		touched = sweep_cascade_report(cascade, batch->done, NULL);
 	/* This error is caught: the batch is done again, with locks. */
-	if ((!batch->locks && batch->done != batch->roots->count) ||
-		(!cascade->locks && sweep_cascade_report(cascade, batch->done, NULL) > (int64) batch->size * (batch->is_in_circle ? MAX_CIRCLE : 1)))
+	if ((!batch->locks && (batch->done != batch->roots->count || touched > batch->counted)) ||
+		touched > (int64) batch->size * (batch->is_in_circle ? MAX_CIRCLE : 1))
 		ereport(ERROR,
 				(errcode(ERRCODE_RESTRICT_VIOLATION),
 				 errmsg("other rows have gone than were counted")));
@@ -168,6 +172,7 @@ count_roots(SweepRangeBatch *batch)
 	batch->is_in_circle = kept->circles != NULL && roots->count == 1 && sweep_cascade_is_in_set(kept->circles, roots->tables[0], &roots->places[0]);
 	touched = batch->is_in_circle || kept->dismantling != NULL ? (int64) batch->size + 1 : sweep_cascade_count(kept->cascade, roots, 0, roots->count, batch->size);
 	batch->is_large = touched > batch->size && roots->count == 1;
+	batch->counted = touched;
 	if (touched > batch->size && batch->limit > 1)
 	{
 		batch->limit = Max(1, batch->limit / 2);
