@@ -31,6 +31,7 @@ GITLAB_OBJS = $(GITLAB_SOURCES:.c=.o)
 # other.
 INSTALL_PARTS = \
 	src/base/types.sql \
+	src/base/library.sql \
 	src/job/schedule.sql \
 	src/job/job.sql \
 	src/job/sql_job.sql \
@@ -311,28 +312,31 @@ uninstall-redis:
 .PHONY: install-redis uninstall-redis
 endif
 
+# What stands between two @ in a script of this extension.
+put_in = -e 's/@extension@/$(1)/g' -e 's/@version@/$(SWEEP_VERSION)/g'
+
 # Names in the text of functions, and in the search_path that is kept with them, are as they are written.
 SCRIPT_SETTING = SET LOCAL quote_all_identifiers = off;
 $(INSTALL_SCRIPT_FILE): $(INSTALL_PARTS)
-$(GITLAB_SCRIPT_FILE): $(GITLAB_PARTS)
+$(GITLAB_SCRIPT_FILE): src/base/library.sql $(GITLAB_PARTS)
 $(INSTALL_SCRIPTS): Makefile pg_sweep.control
 	@echo 'cat the parts of the install script >$@'
 	@{ printf '%s\n' '\echo Use "CREATE EXTENSION $(firstword $(subst --, ,$@))" to load this file. \quit' '$(SCRIPT_SETTING)'; \
-	   cat $(filter %.sql,$^); } >$@.new && mv $@.new $@
+	   cat $(filter %.sql,$^); } | sed $(call put_in,$(firstword $(subst --, ,$@))) >$@.new && mv $@.new $@
 
 # Types that functions of users have as arguments; the script of an update leaves them as they are.
 KEPT_TYPES = batch progress message
 pg_sweep--%--$(SWEEP_VERSION).sql: $(INSTALL_PARTS) upgrade/before.sql upgrade/rows.sql upgrade/after.sql Makefile pg_sweep.control
 	@$(call write_upgrade,pg_sweep,sweep,upgrade/rows.sql,$(INSTALL_PARTS))
-pg_sweep_gitlab--%--$(SWEEP_VERSION).sql: $(GITLAB_PARTS) upgrade/before.sql upgrade/gitlab_rows.sql upgrade/after.sql Makefile pg_sweep.control
+pg_sweep_gitlab--%--$(SWEEP_VERSION).sql: src/base/library.sql $(GITLAB_PARTS) upgrade/before.sql upgrade/gitlab_rows.sql upgrade/after.sql Makefile pg_sweep.control
 	@$(call write_upgrade,pg_sweep_gitlab,sweep_gitlab,upgrade/gitlab_rows.sql,$(GITLAB_PARTS))
 comma = ,
 empty =
 space = $(empty) $(empty)
 define write_upgrade
-{ printf '%s\n' '\echo Use "ALTER EXTENSION $(1) UPDATE" to load this file. \quit' '$(SCRIPT_SETTING)'; cat upgrade/before.sql; \
+{ printf '%s\n' '\echo Use "ALTER EXTENSION $(1) UPDATE" to load this file. \quit' '$(SCRIPT_SETTING)'; cat src/base/library.sql upgrade/before.sql; \
   sed -E -e '/^CREATE SCHEMA /d' -e '/^CREATE TYPE sweep\.($(subst $(space),|,$(KEPT_TYPES))) AS \(/,/^\);/d' $(4); cat $(3) upgrade/after.sql; } | \
-  sed -e 's/@extension@/$(1)/g' -e 's/@schema@/$(2)/g' -e 's/@version@/$(SWEEP_VERSION)/g' -e 's/@kept_types@/$(subst $(space),$(comma),$(KEPT_TYPES))/g' >$@.new && mv $@.new $@
+  sed $(put_in) -e 's/@schema@/$(2)/g' -e 's/@kept_types@/$(subst $(space),$(comma),$(KEPT_TYPES))/g' >$@.new && mv $@.new $@
 endef
 
 # A version that is released: its install scripts stay as they are, test/t/upgrade.pl compares; updates begin with them.

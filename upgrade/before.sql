@@ -1,27 +1,11 @@
 --
--- First part of each update script; the parts of the install script follow, then rows.sql and after.sql. The Makefile puts
--- in what is between two @.
+-- Second part of each update script, after src/base/library.sql; the parts of the install script follow, then rows.sql and
+-- after.sql. The Makefile puts in what is between two @.
 --
 -- All objects of the old version are replaced, except the schema and the types that functions of users have as arguments.
 -- Its tables wait in the schema _sweep_before, with their rows. An object of a user that depends on what is
 -- replaced makes the update fail, with its name.
 --
-DO $$
-BEGIN
-	IF '@extension@' <> 'pg_sweep' AND (SELECT e.extversion FROM pg_catalog.pg_extension e WHERE e.extname = 'pg_sweep') <> '@version@' THEN
-		RAISE EXCEPTION 'extension @extension@ @version@ needs pg_sweep @version@' USING ERRCODE = 'object_not_in_prerequisite_state',
-			HINT = 'Execute ALTER EXTENSION pg_sweep UPDATE first.';
-	ELSIF pg_catalog.to_regproc('sweep._require_library') IS NULL THEN
-		CREATE FUNCTION sweep._require_library(version text) RETURNS void
-			LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS '$libdir/pg_sweep', 'sweep_extension_require_library';
-	END IF;
-	PERFORM sweep._require_library('@version@');
-EXCEPTION WHEN undefined_function THEN
-	RAISE EXCEPTION 'extension @extension@ @version@ needs its library, and an older one is loaded' USING ERRCODE = 'object_not_in_prerequisite_state',
-		HINT = 'Restart the server after the files of the extension were installed.';
-END
-$$;
-
 CREATE SCHEMA _sweep_before;
 
 -- Privileges that were added to those of the extension, or taken back, since it was created. A role keeps those that an

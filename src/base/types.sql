@@ -37,7 +37,3 @@ COMMENT ON COLUMN sweep.progress.detail IS 'merged by key into the detail of the
 -- The library looks this type up, see extension.c. A script that updates to another interface renames it.
 CREATE TYPE sweep._interface_1 AS ENUM ();
 COMMENT ON TYPE sweep._interface_1 IS 'number of the interface between the library and the objects of the extension';
-
-CREATE FUNCTION sweep._require_library(version text) RETURNS void
-	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_extension_require_library';
-COMMENT ON FUNCTION sweep._require_library(text) IS 'raises unless the library that is loaded is of this version: the first statement of each update script';

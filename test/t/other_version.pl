@@ -74,6 +74,16 @@ like(($node->psql('postgres', q{SELECT sweep_gitlab.drop_stuck_builds(ROW(1, NUL
 $node->safe_psql('postgres', 'ALTER TYPE sweep_gitlab._interface_0 RENAME TO _interface_1');
 like(($node->psql('postgres', q{SELECT sweep._require_library('99.0.0')}))[2],
 	qr/ERROR:  extension pg_sweep 99\.0\.0 needs its library, and that of version \Q$library\E is loaded\nHINT:  Restart the server/, 'an update script asks for its library');
+SKIP:
+{
+	skip 'test/bin/server-root has not installed the scripts of a later version', 2
+	  unless $node->safe_psql('postgres', q{SELECT count(*) FROM pg_available_extension_versions WHERE name = 'pg_sweep' AND version LIKE 'later%'}) == 2;
+	$node->safe_psql('postgres', 'CREATE DATABASE later');
+	like(($node->psql('later', q{CREATE EXTENSION pg_sweep VERSION 'later'}))[2],
+		qr/ERROR:  extension pg_sweep later needs its library, and that of version \Q$library\E is loaded\nHINT:  Restart the server/, 'so does an install script');
+	like(($node->psql('later', q{CREATE EXTENSION pg_sweep VERSION 'later2'}))[2],
+		qr/ERROR:  extension pg_sweep \Q$library\E needs its library, and an older one is loaded\nHINT:  Restart the server/, 'also of a library that lacks the function');
+}
 like(($node->psql('postgres', q{BEGIN READ ONLY; SELECT sweep.try_lock('other'), sweep.release_lock('other'); COMMIT}))[1], qr/^t\|t$/m, 'a transaction that only reads may take a lock');
 
 # ---------------------------------------------------------------- another owner

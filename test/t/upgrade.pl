@@ -169,7 +169,9 @@ sub load_old
 	my ($database, $old) = @_;
 
 	$node->safe_psql('postgres', "CREATE DATABASE $database");
-	$node->safe_psql($database, "CREATE EXTENSION pg_sweep VERSION '$old'; CREATE EXTENSION pg_sweep_gitlab VERSION '$old'");
+	$node->safe_psql($database, "CREATE EXTENSION pg_sweep VERSION '$old'");
+	like(($node->psql($database, 'CREATE EXTENSION pg_sweep_gitlab'))[2], qr/needs pg_sweep \Q$current\E\n.*Execute ALTER EXTENSION pg_sweep UPDATE first/s, "$old: the current pg_sweep_gitlab needs the current pg_sweep");
+	$node->safe_psql($database, "CREATE EXTENSION pg_sweep_gitlab VERSION '$old'");
 	$node->safe_psql($database, slurp_output("$top/test/bin/released-rows", $old));
 	$node->safe_psql($database, "UPDATE sweep.$_ SET system_identifier = (SELECT system_identifier FROM pg_control_system()), database = (SELECT oid FROM pg_database WHERE datname = current_database())")
 	  for qw(job_state consumer);
@@ -271,6 +273,8 @@ sub has_rows
 	is($node->safe_psql($database, q{SELECT count(*) FROM sweep.job WHERE step = 'sweep.retention_step' AND args ->> 'cascade' IS DISTINCT FROM 'at_once'}), 0, "$old: retentions go on as before");
 	is(scalar(grep { defined $_->{started_at} && !defined $_->{begun} } map { @{ $rows{new}{"sweep.run_$_"} } } 'live', 'history'), 0, "$old: runs that have begun have a number");
 	is($node->safe_psql($database, q{SELECT sweep_gitlab.feature_enabled('bulk_delete_job_artifacts')}), 't', "$old: a flag is set as before");
+	is($node->safe_psql($database, q{SELECT (SELECT count(*) FROM sweep.jobs WHERE state = c.state), (SELECT count(*) FROM sweep.consumers AS s WHERE s.state = c.state) FROM (VALUES ('paused: the database is a copy')) AS c (state)}),
+		'0|0', "$old: jobs and consumers are at home");
 }
 
 # Takes out of a row what the update changes on purpose.
