@@ -85,17 +85,17 @@ like(last_run(), qr/^succeeded\|drained\|.*"locked": 1,.*"deleted": 10,/, 'it co
 # ---------------------------------------------------------------- a condition that reads the rows below
 fill(q{'2026-01-01Z'::timestamptz});
 $node->safe_psql('postgres', q{
-	CREATE TABLE t.flag ();
-	CREATE FUNCTION t.poll() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN WHILE NOT EXISTS (SELECT FROM t.flag) LOOP PERFORM pg_sleep(0.01); END LOOP; RETURN OLD; END $$;
-	CREATE TRIGGER polls BEFORE DELETE ON t.parent FOR EACH ROW WHEN (old.id = 1) EXECUTE FUNCTION t.poll();
+	CREATE TRIGGER waits BEFORE DELETE ON t.parent FOR EACH ROW WHEN (old.id = 1) EXECUTE FUNCTION t.wait();
+	ALTER FUNCTION t.wait() SET lock_timeout = 0;
 	SELECT sweep.create_retention('t.parent', 'at', '10 days', name => 'held', schedule => NULL, replace => true,
 		condition => 'NOT EXISTS (SELECT FROM t.child AS c WHERE c.parent_id = parent.id AND c.note = 7)');
 });
+$holders[1]->query_safe('SELECT pg_advisory_lock(4711)');
 begin_query($holders[2], "CALL sweep.run('held', $now)");
-soon($node, q{SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'}, 1, 'a row is being deleted');
+soon($node, q{SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 4711 AND NOT granted}, 1, 'a row is being deleted');
 begin_query($holders[0], 'INSERT INTO t.child VALUES (1000, 2, 7)');
 soon($node, q{SELECT count(*) FROM pg_stat_activity WHERE query ~ '^INSERT INTO t.child VALUES .1000' AND (state = 'idle' OR wait_event_type = 'Lock')}, 1, 'a row that keeps the next one is inserted, or waits');
-$node->safe_psql('postgres', 'INSERT INTO t.flag DEFAULT VALUES');
+$holders[1]->query_safe('SELECT pg_advisory_unlock(4711)');
 end_query($holders[2]);
 like(last_run(), qr/^succeeded\|drained/, 'the run ends');
 like(end_query($holders[0]), qr/is not present in table "parent"/, 'the row is not deleted after it was committed: it waits, and finds no parent');
