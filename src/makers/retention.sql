@@ -237,10 +237,10 @@ BEGIN
 	place := sweep._next_place(relation, parts, part);
 	key := sweep._age_key(coalesce(place.part, relation), age);
 	-- With ranges late rows cannot be counted: other shares have deleted some of the rows by then.
-	seen := due || coalesce((SELECT pg_catalog.format(' AND (SELECT sweep._check_age_type(%1$L, %2$L, pg_catalog.pg_typeof((NULL::%1$s).%2$I), %3$L))', sweep._table_name(a.attrelid::pg_catalog.regclass), age, a.atttypid::pg_catalog.regtype)
+	seen := due || coalesce((SELECT pg_catalog.format(' AND (SELECT pg_catalog.pg_typeof((NULL::%1$s).%2$I) OPERATOR(pg_catalog.=) %3$L::pg_catalog.regtype OR sweep._check_age_type(%1$L, %2$L, pg_catalog.pg_typeof((NULL::%1$s).%2$I), %3$L))', sweep._table_name(a.attrelid::pg_catalog.regclass), age, a.atttypid::pg_catalog.regtype)
 		FROM pg_catalog.pg_attribute a WHERE a.attrelid = coalesce(place.part, relation) AND a.attname = age),
 		-- For an expression, only its type is determined, with the columns of a null row; it is not executed.
-		pg_catalog.format(' AND (SELECT sweep._check_age_type(%1$L, %2$L, pg_catalog.pg_typeof(CASE WHEN false THEN %2$s END), %3$L) FROM (SELECT (NULL::%1$s).*) AS %4$I)',
+		pg_catalog.format(' AND (SELECT pg_catalog.pg_typeof(CASE WHEN false THEN %2$s END) OPERATOR(pg_catalog.=) %3$L::pg_catalog.regtype OR sweep._check_age_type(%1$L, %2$L, pg_catalog.pg_typeof(CASE WHEN false THEN %2$s END), %3$L) FROM (SELECT (NULL::%1$s).*) AS %4$I)',
 			sweep._table_name(coalesce(place.part, relation)), age, type, sweep._relation_name(relation))) || CASE WHEN again THEN free ELSE '' END;
 	late := CASE WHEN NOT args ? 'range' THEN sweep._late_rows(role, args, relation, type, age, due) END;
 	FOREACH first IN ARRAY '{true,false}'::boolean[] LOOP

@@ -36,4 +36,8 @@ SELECT sweep.create_job('empty', step => 'cost.nothing'), sweep.create_job('drai
 \ir ../bench/rows_of_p_ci_builds.sql
 SELECT sweep.send('plain', jsonb_build_object('n', n)), sweep.send('keys_to_free', jsonb_build_object('n', n), key => 'key ' || n)
 	FROM generate_series(1, 5000) AS n \g /dev/null
+CREATE TABLE cost.event (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, at timestamptz NOT NULL, data text);
+INSERT INTO cost.event (at, data) SELECT '2020-01-01Z'::timestamptz + n * interval '1 s', 'event ' || n FROM generate_series(1, 40000) AS n;
+CREATE INDEX ON cost.event (at);
+SELECT sweep.create_retention('cost.event', 'at', '90 days', name => 'retention', schedule => NULL) \g /dev/null
 VACUUM (ANALYZE);
