@@ -14,6 +14,7 @@
 #include "postgres.h"
 
 #include "catalog/namespace.h"
+#include "catalog/pg_class.h"
 #include "catalog/pg_database.h"
 #include "catalog/pg_extension.h"
 #include "catalog/pg_type.h"
@@ -151,18 +152,24 @@ require_owner(const char *name)
 }
 
 /*
- * PostgreSQL also locks a table before it checks the right to make a trigger or a rule on it, to refer to it, or to attach it. While such a statement waits
- * for an open transaction, all writers of the table would wait behind it. The tables of the extension are refused before.
+ * PostgreSQL also locks a table before it checks the right to make a trigger or a rule on it, to refer to it, to attach it, to make a partition of it, or
+ * to have an index depend on an extension. While such a statement waits for an open transaction, all writers of the table would wait behind it. The tables of the extension are refused before.
  */
 static void
 spare_tables(const Node *statement)
 {
 	if (IsA(statement, CreateTrigStmt))
 		spare(((const CreateTrigStmt *) statement)->relation);
+	else if (IsA(statement, AlterObjectDependsStmt))
+		spare(((const AlterObjectDependsStmt *) statement)->relation);
 	else if (IsA(statement, RuleStmt))
 		spare(((const RuleStmt *) statement)->relation);
-	else if (IsA(statement, CreateStmt))
+	else if (IsA(statement, CreateStmt) || IsA(statement, CreateForeignTableStmt))
+	{
+		/* A CreateForeignTableStmt begins with one. */
 		spare_all(((const CreateStmt *) statement)->tableElts);
+		spare_all(((const CreateStmt *) statement)->inhRelations);
+	}
 	else if (IsA(statement, AlterTableStmt))
 		spare_all(((const AlterTableStmt *) statement)->cmds);
 }
@@ -184,6 +191,8 @@ spare_all(const List *elements)
 			spare(((const Constraint *) element)->pktable);
 		else if (IsA(element, PartitionCmd))
 			spare(((const PartitionCmd *) element)->name);
+		else if (IsA(element, RangeVar))
+			spare((const RangeVar *) element);
 		else if (IsA(element, ColumnDef))
 			spare_all(((const ColumnDef *) element)->constraints);
 	}
@@ -192,11 +201,15 @@ spare_all(const List *elements)
 static void
 spare(const RangeVar *name)
 {
-	Oid			table = name != NULL ? RangeVarGetRelid(name, NoLock, true) : InvalidOid;
+	Oid			table;
 
+	/* A name in another schema is not looked up: PostgreSQL may not look it up either, as with IF NOT EXISTS, and the role may have no right on the schema. */
+	if (name == NULL || (name->schemaname != NULL && strcmp(name->schemaname, "sweep") != 0))
+		return;
+	table = RangeVarGetRelid(name, NoLock, true);
 	if (OidIsValid(table) && sweep_extension_find() && get_rel_namespace(table) == sweep_extension()->schema &&
 		!sweep_extension_is_owned(sweep_extension()->id, GetUserId()))
-		aclcheck_error(ACLCHECK_NO_PRIV, OBJECT_TABLE, name->relname);
+		aclcheck_error(ACLCHECK_NO_PRIV, get_rel_relkind(table) == RELKIND_INDEX ? OBJECT_INDEX : OBJECT_TABLE, name->relname);
 }
 
 /* Locks pg_sweep when the extension is pg_sweep or requires it. */
