@@ -74,6 +74,12 @@ RESET array_nulls;
 RESET datestyle;
 SELECT id, day, words FROM path_app.day ORDER BY id;
 
+-- also where the session has set nothing, and the role of the job has
+ALTER ROLE regress_sweep_path SET array_nulls = off;
+SELECT sweep.batched('UPDATE path_app.day SET words = concat_ws('' and '', interval ''1 day'', ''{NULL}''::text[]) WHERE id = 6', run_as => 'regress_sweep_path') AS run_id \gset
+CALL sweep.wait(:run_id, '1 min');
+SELECT words FROM path_app.day WHERE id = 6;
+
 SELECT count(sweep.drop_job(name)) FROM sweep.job WHERE run_as = 'regress_sweep_path';
 DELETE FROM sweep.run_live WHERE run_as = 'regress_sweep_path';
 DELETE FROM sweep.run_history WHERE run_as = 'regress_sweep_path';

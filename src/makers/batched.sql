@@ -342,6 +342,8 @@ DECLARE
 	new_id constant bigint := pg_catalog.nextval('sweep.run_live_run_id_seq');
 	asked sweep.job_definition;
 	made pg_catalog.record;
+	of_role constant pg_catalog.text[] := ARRAY(SELECT pg_catalog.lower(pg_catalog.split_part(c, '=', 1) COLLATE "C") FROM pg_catalog.pg_db_role_setting r
+		CROSS JOIN LATERAL pg_catalog.unnest(r.setconfig) AS c WHERE r.setrole = coalesce(run_as::pg_catalog.oid, caller));
 BEGIN
 	IF keep_job IS NULL THEN
 		RAISE EXCEPTION 'keep_job must not be null' USING ERRCODE = 'null_value_not_allowed', HINT = 'Write true or false.';
@@ -351,11 +353,12 @@ BEGIN
 	asked := job;
 	asked.name := coalesce(job.name, 'batched');
 	PERFORM sweep._check_role(caller, asked);
-	-- Values are converted as in the session that has written the statement: with its time zone, and with what it has set itself.
+	-- Values are converted as in the session that has written the statement: with its time zone, with what it has set itself, and with its value
+	-- of what the role of the job has set.
 	IF job.settings IS NULL OR pg_catalog.jsonb_typeof(job.settings) = 'object' THEN
 		job.settings := coalesce((SELECT pg_catalog.jsonb_object_agg(p.name, coalesce(f.formats ->> p.name, p.setting))
 			FROM pg_catalog.pg_settings p, pg_catalog.jsonb_object(sweep._caller_formats()) AS f (formats)
-			WHERE (p.name = 'TimeZone' OR p.source IN ('session', 'client', 'user', 'database user')
+			WHERE (p.name = 'TimeZone' OR (p.source IN ('session', 'client', 'user', 'database user') OR pg_catalog.lower(p.name COLLATE "C") = ANY (of_role))
 					AND p.name IN ('DateStyle', 'IntervalStyle', 'array_nulls', 'bytea_output', 'default_text_search_config', 'extra_float_digits', 'lc_monetary', 'lc_numeric', 'lc_time',
 						'transform_null_equals', 'xmlbinary', 'xmloption'))
 				AND NOT EXISTS (SELECT FROM pg_catalog.jsonb_object_keys(job.settings) AS k WHERE pg_catalog.lower(k COLLATE "C") = pg_catalog.lower(p.name COLLATE "C"))), '{}') || coalesce(job.settings, '{}');
