@@ -77,16 +77,21 @@ BEGIN
 	SET LOCAL client_min_messages = warning;
 	PERFORM sweep.create_job('children many', step => 'children.step', on_failure => hooks);
 	run := sweep.start('children many', delay => '1 hour');
-	started := clock_timestamp();
-	PERFORM sweep._queue_hooks(run, 'on_failure', '{}');
-	took := clock_timestamp() - started;
-	started := clock_timestamp();
-	FOR n IN 1 .. 2500 LOOP
-		reasons := reasons || jsonb_build_object('children no ' || n, 'it does not exist');
+	-- The process may stand still during one of several tries.
+	FOR try IN 1 .. 5 LOOP
+		started := clock_timestamp();
+		PERFORM sweep._queue_hooks(run, 'on_failure', '{}');
+		took := clock_timestamp() - started;
+		started := clock_timestamp();
+		reasons := '{}';
+		FOR n IN 1 .. 2500 LOOP
+			reasons := reasons || jsonb_build_object('children no ' || n, 'it does not exist');
+		END LOOP;
+		EXIT WHEN took * 2 < clock_timestamp() - started;
+		IF try = 5 THEN
+			RAISE EXCEPTION 'the names of 2500 jobs took %, copies of their reasons %', took, clock_timestamp() - started;
+		END IF;
 	END LOOP;
-	IF took > clock_timestamp() - started THEN
-		RAISE EXCEPTION 'the names of 2500 jobs took %, copies of their reasons %', took, clock_timestamp() - started;
-	END IF;
 	PERFORM sweep.drop_job('children many');
 END
 $$;
