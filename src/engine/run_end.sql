@@ -245,10 +245,10 @@ BEGIN
 				WHERE o.next_try < pg_catalog.clock_timestamp() - pg_catalog.current_setting('pg_sweep.history_max_age')::interval FOR UPDATE SKIP LOCKED) AS old
 			WHERE q.job = old.job AND q.item_hash = old.item_hash;
 	END IF;
-	RETURN CASE WHEN jobs.locked THEN NULL WHEN bytes > most_bytes THEN most ELSE pg_catalog.cardinality(moved) END;
+	RETURN CASE WHEN bytes > most_bytes THEN most WHEN NOT jobs.locked THEN pg_catalog.cardinality(moved) END;
 END
 $$;
-COMMENT ON FUNCTION sweep._archive_runs(boolean) IS 'moves ended runs to the history and prunes it, by age too if asked; returns how many, 1000 also after a few large ones; NULL when a lock kept it from some';
+COMMENT ON FUNCTION sweep._archive_runs(boolean) IS 'moves ended runs to the history and prunes it, by age too if asked; returns how many, 1000 also after a few large ones; else NULL when a lock kept it from some';
 
 -- lock_timeout: a lock on the history delays the process for 5 s at most. Without the note, the log still has the warning.
 CREATE FUNCTION sweep._note_unreplicated(run_id bigint) RETURNS void
