@@ -61,6 +61,8 @@ SELECT n, u IS NULL AS no_key, count(*) FROM nulled WHERE kind IN (10, 12) GROUP
 SET once.kind = '13';
 SELECT sweep.batched('DELETE FROM nulled WHERE kind IS DISTINCT FROM (SELECT current_setting(''once.kind'', true)::int)');
 SELECT sweep.batched('UPDATE nulled SET n = current_setting(''once.kind'')::int');
+SELECT sweep.batched('DELETE FROM nulled WHERE n = length(session_user) OR n = length(current_schema())');
+SELECT sweep.batched('UPDATE nulled SET n = (SELECT length(current_schema))');
 SELECT run_id FROM sweep.delete('once.nulled', 'kind IS DISTINCT FROM current_setting(''once.kind'', true)::int');
 RESET once.kind;
 

@@ -70,7 +70,8 @@ static void refuse_command(const char *source, const Node *statement, bool is_on
 static void take_apart(Parts *parts);
 static void refuse_clauses(const Query *query);
 static void refuse_clause(const char *clause, const char *hint);
-static bool find_setting(Node *node, void *context);
+static bool find_of_session(Node *node, void *found);
+static const char *name_of_session(Oid function);
 static void refuse_volatile(const Query *query);
 static bool find_volatile(Node *node, void *context);
 static bool find_volatile_alone(Node *node, void *context);
@@ -180,27 +181,51 @@ take_apart(Parts *parts)
 static void
 refuse_clauses(const Query *query)
 {
+	const char *of_session = NULL;
+
 	if (query->returningList != NIL)
 		refuse_clause("RETURNING", "Leave it out: there is nobody to return the rows to. The detail of the run says how many there were.");
 	if (query->cteList != NIL)
 		refuse_clause("WITH", "Write the query as a sub-select where its name is, or make a table of its result.");
 	if (query->jointree->quals != NULL && IsA(query->jointree->quals, CurrentOfExpr))
 		refuse_clause("WHERE CURRENT OF", "Write a condition. A cursor is of one session and ends with its transaction.");
-	if (query_tree_walker(unconstify(Query *, query), find_setting, NULL, 0))
-		refuse_clause("current_setting()", "Write the value itself, for example with format('... WHERE tenant = %L', current_setting('app.tenant')). A job has settings of its own.");
+	if (query_tree_walker(unconstify(Query *, query), find_of_session, &of_session, 0))
+		refuse_clause(of_session, psprintf("Write the value itself, for example with format('... = %%L', %s). A job has a session of its own.", of_session));
 }
 
-/* In the job, a setting that the session has made has another value or none, and other rows meet the condition. */
+/* Finds what has another value, or none, in the session of the job, so that other rows would meet the condition. */
 static bool
-find_setting(Node *node, void *context)
+find_of_session(Node *node, void *found)
 {
 	if (node == NULL)
 		return false;
-	if (IsA(node, FuncExpr) && (castNode(FuncExpr, node)->funcid == F_CURRENT_SETTING_TEXT || castNode(FuncExpr, node)->funcid == F_CURRENT_SETTING_TEXT_BOOL))
-		return true;
 	if (IsA(node, Query))
-		return query_tree_walker(castNode(Query, node), find_setting, context, 0);
-	return expression_tree_walker(node, find_setting, context);
+		return query_tree_walker(castNode(Query, node), find_of_session, found, 0);
+	if (IsA(node, FuncExpr))
+		*(const char **) found = name_of_session(castNode(FuncExpr, node)->funcid);
+	else if (IsA(node, SQLValueFunction) && castNode(SQLValueFunction, node)->op == SVFOP_SESSION_USER)
+		*(const char **) found = "session_user";
+	else if (IsA(node, SQLValueFunction) && castNode(SQLValueFunction, node)->op == SVFOP_CURRENT_SCHEMA)
+		*(const char **) found = "current_schema";
+	return *(const char **) found != NULL || expression_tree_walker(node, find_of_session, found);
+}
+
+static const char *
+name_of_session(Oid function)
+{
+	switch (function)
+	{
+		case F_CURRENT_SETTING_TEXT:
+		case F_CURRENT_SETTING_TEXT_BOOL:
+			return "current_setting(...)";
+		case F_SESSION_USER:
+			return "session_user";
+		case F_CURRENT_SCHEMA:
+		case F_CURRENT_SCHEMAS:
+			return "current_schema";
+		default:
+			return NULL;
+	}
 }
 
 static void
