@@ -66,11 +66,13 @@ sweep_range_remove_roots(SweepRangeBatch *batch)
 		batch->kept->circles = NULL;
 		/* Tables are not locked any more, so plans are checked again. */
 		batch->kept->cascade->batch++;
+		batch->abandoned |= tried.abandoned;
 		is_added = error->sqlerrcode == ERRCODE_FOREIGN_KEY_VIOLATION || error->sqlerrcode == ERRCODE_RESTRICT_VIOLATION;
-		if (tried.locks ? is_added && !batch->kept->cascade->locks : is_added || error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE)
+		/* Not tried.locks: a row that does not fit is locked with the short time to wait of a batch that began without locks. */
+		if (batch->locks ? is_added && !batch->kept->cascade->locks : is_added || error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE)
 		{
 			/* Other sessions, or a trigger, are in the way; from now on rows are locked, and if that is not enough, counted rows, too. */
-			batch->kept->cascade->locks = tried.locks;
+			batch->kept->cascade->locks = batch->locks;
 			batch->locks = batch->kept->locks = true;
 			FreeErrorData(error);
 			continue;
@@ -79,7 +81,6 @@ sweep_range_remove_roots(SweepRangeBatch *batch)
 			ReThrowError(error);
 		FreeErrorData(error);
 		batch->kept->has_waited = true;
-		batch->abandoned |= tried.abandoned;
 		if (tried.roots != NULL && tried.roots->count == 1)
 			held = leave_root(batch, &tried);
 		else

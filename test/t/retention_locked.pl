@@ -82,6 +82,34 @@ $holders[1]->query_safe('SELECT pg_advisory_unlock(4711)');
 end_query($holders[2]);
 like(last_run(), qr/^succeeded\|drained\|.*"locked": 1,.*"deleted": 10,/, 'it comes back for it');
 
+# ---------------------------------------------------------------- a row that does not fit, in the first batch
+fill(q{'2026-01-01Z'::timestamptz + interval '1 minute' * n});
+create(5, '{"lock_timeout": "10min"}');
+$node->safe_psql('postgres', q{INSERT INTO t.child SELECT 100 + n, 1 FROM generate_series(1, 20) AS n});
+$holders[0]->query_safe('BEGIN; UPDATE t.child SET note = 1 WHERE parent_id = 1');
+begin_query($holders[2], "CALL sweep.run('held', $now)");
+soon($node, q{SELECT count(*) FROM pg_locks WHERE NOT granted AND waitstart < clock_timestamp() - interval '300 ms'}, 1, 'its children are waited for as long as the job says');
+$holders[0]->query_safe('COMMIT');
+end_query($holders[2]);
+unlike(last_run(), qr/locked/, 'none is left to a later pass');
+
+# ---------------------------------------------------------------- a row that is abandoned in a batch that is done again
+fill(q{'2026-01-01Z'::timestamptz + interval '1 minute' * n});
+$node->safe_psql('postgres', q{
+	INSERT INTO t.child SELECT 100 + n, 1 FROM generate_series(1, 20) AS n;
+	CREATE TABLE t.hold (parent_id int);
+	CREATE FUNCTION t.is_held(p int) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RETURN EXISTS (SELECT FROM t.hold WHERE parent_id = p); END $$;
+	CREATE FUNCTION t.hold() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO t.hold VALUES (old.parent_id); RETURN OLD; END $$;
+	CREATE TRIGGER holds BEFORE DELETE ON t.child FOR EACH ROW WHEN (old.parent_id = 1) EXECUTE FUNCTION t.hold();
+	CREATE SEQUENCE t.tries;
+	CREATE FUNCTION t.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF nextval('t.tries') = 1 THEN RAISE foreign_key_violation; END IF; RETURN OLD; END $$;
+	CREATE TRIGGER refuses BEFORE DELETE ON t.parent FOR EACH ROW WHEN (old.id = 2) EXECUTE FUNCTION t.refuse();
+	SELECT sweep.create_retention('t.parent', 'at', '10 days', name => 'held', schedule => NULL, replace => true, batch_size => 15, condition => 'NOT t.is_held(parent.id)');
+});
+$node->safe_psql('postgres', "CALL sweep.run('held', $now)");
+like(last_run(), qr/^succeeded\|drained\|.*"deleted": 9,/, 'a parent that does not meet the condition any more stays');
+like(last_run(), qr/"abandoned": 1/, 'and is counted');
+
 # ---------------------------------------------------------------- a condition that reads the rows below
 fill(q{'2026-01-01Z'::timestamptz});
 $node->safe_psql('postgres', q{
