@@ -3,18 +3,13 @@
  *		A batch of rows whose deletion deletes or changes rows of other tables.
  *
  * Called by ranges.c. A batch is done in a subtransaction. The rows that are affected by the deletion are counted; as many rows are deleted as
- * fit. Locking the rows first would write nearly as much WAL as deleting them, so this is done only after another session was in the way of a
- * batch, for a row that does not fit, and if the condition may read tables. Rows that other sessions have locked are then left out. These may also
+ * fit. Locking the rows first would write nearly as much WAL as deleting them, so if nothing but their age decides on them, this is done only after
+ * another session was in the way of a batch, and for a row that does not fit. Rows that other sessions have locked are then left out. These may also
  * have locked affected rows: a batch that runs into the lock timeout is done again with one row, and a row that still cannot be deleted is left to
  * a later pass.
  */
 #include "postgres.h"
 
-#include "access/transam.h"
-#include "catalog/namespace.h"
-#include "catalog/pg_proc.h"
-#include "nodes/nodeFuncs.h"
-#include "nodes/parsenodes.h"
 #include "storage/proc.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
@@ -35,9 +30,6 @@
 #define LOCK_TIMEOUT "1s"
 #define SHORT_LOCK_TIMEOUT 100
 
-static bool reads_tables(SweepRangeBatch *batch);
-static bool find_reader(Node *node, void *schema);
-static bool is_reader(Oid function, void *schema);
 static ErrorData *try_roots(SweepRangeBatch *batch);
 static const SweepCascadeRows *leave_root(SweepRangeBatch *batch, const SweepRangeBatch *tried);
 static void try_work(void *batch);
@@ -55,8 +47,7 @@ sweep_range_remove_roots(SweepRangeBatch *batch)
 {
 	const SweepCascadeRows *held = NULL;
 
-	/* A condition that reads tables may depend on the rows below, of which other sessions must add none until the row is deleted. */
-	batch->locks = batch->kept->locks || batch->kept->dismantling != NULL || batch->statements->by_place || batch->statements->custom || reads_tables(batch);
+	batch->locks = !batch->statements->optimistic || batch->kept->locks || batch->kept->dismantling != NULL;
 	sweep_cascade_begin_batch(batch->kept->cascade);
 	while (held == NULL)
 	{
@@ -102,40 +93,6 @@ sweep_range_remove_roots(SweepRangeBatch *batch)
 	}
 	report_held(batch, held);
 	sweep_range_report(batch);
-}
-
-/* Whether a policy, or a function of the user, decides which rows are deleted: it may read tables. */
-static bool
-reads_tables(SweepRangeBatch *batch)
-{
-	Oid			schema = get_namespace_oid("sweep", true);
-	bool		found = false;
-	ListCell   *cell;
-
-	foreach(cell, sweep_sql_queries(sweep_range_plan(batch->statements, RANGE_PICK)))
-		found |= find_reader(lfirst(cell), &schema);
-	return found;
-}
-
-static bool
-find_reader(Node *node, void *schema)
-{
-	if (node == NULL)
-		return false;
-	if (IsA(node, Query))
-		return query_tree_walker(castNode(Query, node), find_reader, schema, QTW_EXAMINE_RTES_BEFORE);
-	if (IsA(node, RangeTblEntry))
-		return castNode(RangeTblEntry, node)->securityQuals != NIL;
-	return check_functions_in_node(node, is_reader, schema) || expression_tree_walker(node, find_reader, schema);
-}
-
-static bool
-is_reader(Oid function, void *schema)
-{
-	Oid			own = get_func_namespace(function);
-
-	/* It may have been dropped. */
-	return function >= FirstNormalObjectId && OidIsValid(own) && own != *(Oid *) schema && func_volatile(function) != PROVOLATILE_IMMUTABLE;
 }
 
 /* Ends a batch whose only row could not be deleted because of the lock of another session. Returns the row. */

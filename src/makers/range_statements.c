@@ -30,7 +30,7 @@
 
 static SweepStatement range_statements_sql = {
 	.text = "SELECT prologue, edge, rest, before, work, pick, roots, same_roots, epilogue, ordering, reads, key, part, next_part, "
-		"counter, rest_counter, checked, restarts, custom, parts, cascading "
+		"counter, rest_counter, checked, restarts, custom, optimistic, parts, cascading "
 		"FROM sweep._range_statements($1, $2, $3, $4, $5, $6, $7, $8)",
 	.types = {TEXTOID, JSONBOID, BOOLOID, OIDOID, TIMESTAMPTZOID, TEXTOID, TEXTOID, TEXTOID}};
 
@@ -213,6 +213,7 @@ make(SweepRangeKept *kept, bool again, const char *part, TimestampTz as_of)
 		statements->checked = sweep_sql_bool(column++);
 		statements->restarts = sweep_sql_bool(column++);
 		statements->custom = sweep_sql_bool(column++);
+		statements->optimistic = sweep_sql_bool(column++);
 		/* The list of partitions is kept, because it takes long to make if there are many. */
 		if (kept->parts == NULL)
 			kept->parts = sweep_sql_text(column, GetMemoryChunkContext(kept->args));

@@ -41,6 +41,7 @@ typedef struct SweepRangeStatements
 	char	   *rest_counter;	/* key of the detail for the number of rows read and not changed; NULL = not counted */
 	bool		checked;		/* RANGE_WORK returns the number of rows done, and the key of a row that a later batch would do again */
 	bool		custom;			/* planned for the keys of each batch, with no index forced */
+	bool		optimistic;		/* rows need not be locked before they are deleted: nothing but their own columns decides on them */
 	bool		by_place;		/* the key is the ctid: RANGE_EDGE returns a range of blocks, RANGE_ROOTS the rows in it */
 	bool		restarts;		/* if the cursor has other columns, the pass starts again; otherwise that is an error */
 } SweepRangeStatements;

@@ -26,6 +26,7 @@ CREATE TYPE sweep._statements AS (
 	checked      boolean,
 	restarts     boolean,
 	custom       boolean,
+	optimistic   boolean,
 	parts        text,
 	cascading    oid
 );
@@ -49,6 +50,7 @@ COMMENT ON COLUMN sweep._statements.rest_counter IS 'key of the detail for the n
 COMMENT ON COLUMN sweep._statements.checked IS 'whether work returns the number of its rows, and the key of a row that a later batch would do again';
 COMMENT ON COLUMN sweep._statements.restarts IS 'whether a cursor of another key is discarded; otherwise it is an error';
 COMMENT ON COLUMN sweep._statements.custom IS 'whether they are planned for each batch, because they join other tables and the best plan depends on the size of the range; NULL: no';
+COMMENT ON COLUMN sweep._statements.optimistic IS 'whether rows that affect others are deleted without being locked before, because nothing but their own columns decides on them: no condition, policy or foreign key; NULL: no';
 COMMENT ON COLUMN sweep._statements.parts IS 'array of the partitions that are processed one by one; NULL: none';
 COMMENT ON COLUMN sweep._statements.cascading IS 'the table whose deleted rows affect other rows; NULL: none';
 

@@ -246,6 +246,7 @@ BEGIN
 	FOREACH first IN ARRAY '{true,false}'::boolean[] LOOP
 		made := sweep._removal_statements(relation, place.part, archive, key.columns, key.nulls, seen, due, free, cascading, first);
 		made.custom := sweep._has_select(args ->> 'condition');
+		made.optimistic := args ->> 'condition' IS NULL AND free = '' AND NOT (SELECT c.relrowsecurity FROM pg_catalog.pg_class c WHERE c.oid = relation);
 		made.next_part := place.next_part;
 		made.parts := parts;
 		made.rest_counter := CASE WHEN free <> '' THEN 'referenced' END;

@@ -115,26 +115,31 @@ $node->safe_psql('postgres', q{
 	ALTER FUNCTION t.wait() SET lock_timeout = 0;
 	CREATE FUNCTION t.is_kept(p int) RETURNS boolean LANGUAGE plpgsql STABLE AS $$ BEGIN RETURN EXISTS (SELECT FROM t.child AS c WHERE c.parent_id = p AND c.note = 7); END $$;
 });
-for my $condition ('NOT EXISTS (SELECT FROM t.child AS c WHERE c.parent_id = parent.id AND c.note = 7)', 'NOT t.is_kept(parent.id)')
+for my $case ([ q{'NOT EXISTS (SELECT FROM t.child AS c WHERE c.parent_id = parent.id AND c.note = 7)'}, 't.child VALUES (1000, 2, 7)' ],
+	[ q{'NOT t.is_kept(parent.id)'}, 't.child VALUES (1000, 2, 7)' ], [ 'NULL', 't.keeper VALUES (2)' ])
 {
+	my ($condition, $row) = @$case;
+
 	fill(q{'2026-01-01Z'::timestamptz});
 	# More is counted than goes, because of entries of dead rows.
 	$node->safe_psql('postgres', qq{
 		INSERT INTO t.leaf SELECT 100 + n, 1 FROM generate_series(1, 5) AS n;
 		DELETE FROM t.leaf WHERE id > 100;
 		CREATE TRIGGER waits BEFORE DELETE ON t.parent FOR EACH ROW WHEN (old.id = 1) EXECUTE FUNCTION t.wait();
-		SELECT sweep.create_retention('t.parent', 'at', '10 days', name => 'held', schedule => NULL, replace => true, condition => '$condition');
+		SELECT sweep.create_retention('t.parent', 'at', '10 days', name => 'held', schedule => NULL, replace => true, condition => $condition);
 	});
+	$node->safe_psql('postgres', 'CREATE TABLE t.keeper (parent_id int REFERENCES t.parent DEFERRABLE INITIALLY DEFERRED)') if $condition eq 'NULL';
 	$holders[1]->query_safe('SELECT pg_advisory_lock(4711)');
 	begin_query($holders[2], "CALL sweep.run('held', $now)");
 	soon($node, q{SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 4711 AND NOT granted}, 1, 'a row is being deleted');
-	begin_query($holders[0], 'INSERT INTO t.child VALUES (1000, 2, 7)');
-	soon($node, q{SELECT count(*) FROM pg_stat_activity WHERE query ~ '^INSERT INTO t.child VALUES .1000' AND (state = 'idle' OR wait_event_type = 'Lock')}, 1, 'a row that keeps the next one is inserted, or waits');
+	begin_query($holders[0], "INSERT INTO $row");
+	soon($node, qq{SELECT count(*) FROM pg_stat_activity WHERE query = 'INSERT INTO $row;' AND (state = 'idle' OR wait_event_type = 'Lock')}, 1, 'a row that keeps the next one is inserted, or waits');
 	$holders[1]->query_safe('SELECT pg_advisory_unlock(4711)');
 	end_query($holders[2]);
 	like(last_run(), qr/^succeeded\|drained/, 'the run ends');
 	like(end_query($holders[0]), qr/is not present in table "parent"/, 'the row is not deleted after it was committed: it waits, and finds no parent');
 }
+$node->safe_psql('postgres', 'DROP TABLE t.keeper');
 
 # ---------------------------------------------------------------- sessions that add children and take some away
 fill(q{'2026-02-01Z'::timestamptz + interval '1 day' * n});
