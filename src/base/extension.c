@@ -142,7 +142,8 @@ search(void)
 	}
 	extension.run_table = get_relname_relid("run_live", extension.schema);
 	extension.begun_sequence = get_relname_relid("run_begun_seq", extension.schema);
-	extension.fits = has_interface();
+	/* While the extension is being created, the type is there before the tables are. */
+	extension.fits = has_interface() && OidIsValid(extension.run_table) && OidIsValid(extension.begun_sequence);
 	return true;
 }
 

@@ -1,6 +1,7 @@
 -- sweep_gitlab.install and sweep_gitlab.uninstall.
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS pg_sweep_gitlab CASCADE;
+SELECT setval(pg_get_serial_sequence('sweep.run_live', 'run_id'), 800000, false);
 \set SHOW_CONTEXT never
 
 -- nothing there
