@@ -113,8 +113,8 @@ BEGIN
 			USING ERRCODE = 'invalid_parameter_value', DETAIL = pg_catalog.format('The args are %s.', args),
 				HINT = 'They need one or more of "created_older_than", "updated_older_than", "scheduled_older_than".';
 	END IF;
-	used_table := coalesce(args ->> 'table', CASE step WHEN 'sweep_gitlab.environments_auto_stop' THEN 'environments'
-		WHEN 'sweep_gitlab.ci_runners_stale_machines_cleanup' THEN 'ci_runner_machines' END);
+	-- A job of one possible table has no arg for its name, and the name of its step.
+	used_table := coalesce(args ->> 'table', (SELECT d.tables[1] FROM sweep_gitlab.jobs() AS d WHERE 'sweep_gitlab.' || d.job = step));
 	IF sweep_gitlab.is_locked_for_writes(args ->> 'schema', used_table) THEN
 		RAISE EXCEPTION 'table "%.%" is locked for writes by GitLab', args ->> 'schema', used_table
 			USING ERRCODE = 'object_not_in_prerequisite_state', DETAIL = 'Another database of this GitLab has the rows that are in use.',

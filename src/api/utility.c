@@ -139,8 +139,8 @@ ends_prepared(const Node *statement)
 }
 
 /*
- * PostgreSQL locks an extension against all others before it checks the right to drop it, and any role may have its own objects depend on it, with
- * the same lock until its transaction ends. No run could go on meanwhile.
+ * PostgreSQL locks an extension against all others before it checks the right to drop it, and any role may have its own objects depend
+ * on it, with the same lock until its transaction ends. No run could go on meanwhile.
  */
 static void
 require_owner(const char *name)
@@ -152,8 +152,9 @@ require_owner(const char *name)
 }
 
 /*
- * PostgreSQL also locks a table before it checks the right to make a trigger or a rule on it, to refer to it, to attach it, to make a partition of it, or
- * to have an index depend on an extension. While such a statement waits for an open transaction, all writers of the table would wait behind it. The tables of the extension are refused before.
+ * PostgreSQL also locks a table before it checks the right to make a trigger or a rule on it, to refer to it, to attach it, to make a
+ * partition of it, or to have an index depend on an extension. While such a statement waits for an open transaction, all writers of
+ * the table would wait behind it. The tables of the extension are refused before.
  */
 static void
 spare_tables(const Node *statement)
@@ -203,7 +204,7 @@ spare(const RangeVar *name)
 {
 	Oid			table;
 
-	/* A name in another schema is not looked up: PostgreSQL may not look it up either, as with IF NOT EXISTS, and the role may have no right on the schema. */
+	/* The role may have no right on another schema, in which PostgreSQL may look up nothing either, as with IF NOT EXISTS. */
 	if (name == NULL || (name->schemaname != NULL && strcmp(name->schemaname, "sweep") != 0))
 		return;
 	table = RangeVarGetRelid(name, NoLock, true);

@@ -197,17 +197,19 @@ refuse_clauses(const Query *query)
 static bool
 find_of_session(Node *node, void *found)
 {
+	const char **name = found;
+
 	if (node == NULL)
 		return false;
 	if (IsA(node, Query))
 		return query_tree_walker(castNode(Query, node), find_of_session, found, 0);
 	if (IsA(node, FuncExpr))
-		*(const char **) found = name_of_session(castNode(FuncExpr, node)->funcid);
+		*name = name_of_session(castNode(FuncExpr, node)->funcid);
 	else if (IsA(node, SQLValueFunction) && castNode(SQLValueFunction, node)->op == SVFOP_SESSION_USER)
-		*(const char **) found = "session_user";
+		*name = "session_user";
 	else if (IsA(node, SQLValueFunction) && castNode(SQLValueFunction, node)->op == SVFOP_CURRENT_SCHEMA)
-		*(const char **) found = "current_schema";
-	return *(const char **) found != NULL || expression_tree_walker(node, find_of_session, found);
+		*name = "current_schema";
+	return *name != NULL || expression_tree_walker(node, find_of_session, found);
 }
 
 static const char *

@@ -265,15 +265,12 @@ DECLARE
 	repeats constant pg_catalog.bool := sweep._repeats(parts);
 	key constant pg_catalog.text[] := ARRAY(SELECT pg_catalog.jsonb_array_elements_text(args -> 'key'));
 	bound constant pg_catalog.record := sweep._run_bound(relation, key);
-	name constant pg_catalog.text := sweep._relation_name(relation);
 	due constant pg_catalog.text := pg_catalog.format('%s AND %s', sweep._found_by(parts), bound.condition);
 	parts_of pg_catalog.text[] := known_parts;
 	place pg_catalog.record;
 	in_range constant pg_catalog.text := sweep._in_range(relation, args -> 'range', again);
 	nulls pg_catalog.text[];
-	of_key pg_catalog.text;
-	-- Rows that a policy does not let the role update would come first again.
-	untried constant pg_catalog.text := ' OFFSET coalesce(($2 OPERATOR(pg_catalog.->>) ''tried'')::pg_catalog.int8, 0)';
+	of_key pg_catalog.record;
 	first boolean;
 BEGIN
 	IF key = '{ctid}' AND repeats THEN
@@ -302,11 +299,9 @@ BEGIN
 		made.ordering := bound.ordering;
 		made.work := sweep._update_of(parts, NULL, NULL, pg_catalog.format('%s AND %s', sweep._range(relation, key, first), bound.condition || in_range));
 		IF made.before IS NOT NULL THEN
-			of_key := pg_catalog.format(' FROM %s WHERE %s AND %s', sweep._source(relation, NULL), due || in_range, sweep._key_compare(relation, key, '=', '$4'));
-			made.same_roots := 'SELECT' || of_key || ' LIMIT 1' || untried;
-			made.pick := sweep._update_of(parts, NULL, pg_catalog.format('SELECT %1$I.tableoid AS part, %1$I.ctid AS place', name) || of_key || ' LIMIT $1' || untried,
-				pg_catalog.format('%1$I.ctid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT sweep_p.place FROM sweep_picked AS sweep_p))'
-					' AND EXISTS (SELECT FROM sweep_picked AS sweep_p WHERE sweep_p.place OPERATOR(pg_catalog.=) %1$I.ctid AND sweep_p.part OPERATOR(pg_catalog.=) %1$I.tableoid)', name));
+			of_key := sweep._rows_of_key(relation, NULL, pg_catalog.format('%s AND %s', due || in_range, sweep._key_compare(relation, key, '=', '$4')));
+			made.same_roots := of_key.finds;
+			made.pick := sweep._update_of(parts, NULL, of_key.picked, of_key.at_picked);
 		END IF;
 		IF repeats AND sweep._looks_at_rest(args) THEN
 			made.epilogue := sweep._rest_statement(relation, sweep._found_by(parts), bound.condition, NULL);

@@ -45,17 +45,32 @@ $$;
 COMMENT ON FUNCTION sweep._rest_statement(regclass, text, text, text) IS
 	'an epilogue: the number of rows within the bound that still meet a condition, and the expression "referenced", which counts those that other rows keep';
 
+-- Rows of one key, by their places, together with the partition of each. Rows that a trigger or a policy has kept would come first again, so they are skipped.
+CREATE FUNCTION sweep._rows_of_key(relation regclass, part regclass, same_key text, OUT untried text, OUT picked text, OUT at_picked text, OUT finds text) RETURNS record
+	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	source constant pg_catalog.text := sweep._source(relation, part);
+BEGIN
+	untried := ' OFFSET coalesce(($2 OPERATOR(pg_catalog.->>) ''tried'')::pg_catalog.int8, 0)';
+	picked := pg_catalog.format('SELECT %1$I.tableoid AS part, %1$I.ctid AS place FROM %2$s WHERE %3$s LIMIT $1%4$s', sweep._relation_name(relation), source, same_key, untried);
+	at_picked := pg_catalog.format('%1$I.ctid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT sweep_p.place FROM sweep_picked AS sweep_p))'
+		' AND EXISTS (SELECT FROM sweep_picked AS sweep_p WHERE sweep_p.place OPERATOR(pg_catalog.=) %1$I.ctid AND sweep_p.part OPERATOR(pg_catalog.=) %1$I.tableoid)', sweep._relation_name(relation));
+	finds := pg_catalog.format('SELECT FROM %s WHERE %s LIMIT 1%s', source, same_key, untried);
+END
+$$;
+COMMENT ON FUNCTION sweep._rows_of_key(regclass, regclass, text) IS
+	'parts of the statements for at most $1 rows of one key: an OFFSET, a query "sweep_picked", a condition that a row is in it, and a query that finds whether there are more';
+
 -- seen: the condition of the rows that a batch reads; due: of the rows that are to be deleted; free: leaves out rows that others keep.
 CREATE FUNCTION sweep._removal_statements(relation regclass, part regclass, archive regclass, columns text[], nulls text[], seen text, due text, free text, cascading boolean, first boolean)
 	RETURNS sweep._statements LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	made sweep._statements := sweep._edge_statements(relation, part, columns, nulls, seen, first);
-	table_name constant pg_catalog.text := sweep._relation_name(relation);
 	range constant pg_catalog.text := pg_catalog.format('%s AND %s%s', due, sweep._range(relation, columns, first), free);
 	same_key constant pg_catalog.text := pg_catalog.format('%s AND %s%s', due, sweep._key_compare(relation, columns, '=', '$4'), free);
-	-- Rows that a trigger or a policy has kept would come first again, so they are skipped.
-	untried constant pg_catalog.text := ' OFFSET coalesce(($2 OPERATOR(pg_catalog.->>) ''tried'')::pg_catalog.int8, 0)';
+	of_key constant pg_catalog.record := sweep._rows_of_key(relation, part, same_key);
 BEGIN
 	made.counter := CASE WHEN archive IS NULL THEN 'deleted' ELSE 'moved' END;
 	IF cascading THEN
@@ -63,16 +78,13 @@ BEGIN
 		made.cascading := relation;
 		made.roots := sweep._roots(relation, part, range, NULL);
 		made.pick := sweep._removal(relation, part, archive, NULL, pg_catalog.format('%s AND %s%s', sweep._at_places(relation, part), due, free));
-		made.same_roots := CASE WHEN made.before IS NOT NULL THEN sweep._roots(relation, part, same_key, '$1' || untried) END;
+		made.same_roots := CASE WHEN made.before IS NOT NULL THEN sweep._roots(relation, part, same_key, '$1' || of_key.untried) END;
 		RETURN made;
 	END IF;
 	made.work := sweep._removal(relation, part, archive, NULL, range);
 	IF made.before IS NOT NULL THEN
-		-- By their places, together with the partition of each.
-		made.pick := sweep._removal(relation, part, archive, pg_catalog.format('SELECT %1$I.tableoid AS part, %1$I.ctid AS place FROM %2$s WHERE %3$s LIMIT $1%4$s',
-			table_name, sweep._source(relation, part), same_key, untried), pg_catalog.format('%1$I.ctid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT sweep_p.place FROM sweep_picked AS sweep_p))'
-			' AND EXISTS (SELECT FROM sweep_picked AS sweep_p WHERE sweep_p.place OPERATOR(pg_catalog.=) %1$I.ctid AND sweep_p.part OPERATOR(pg_catalog.=) %1$I.tableoid) AND %2$s', table_name, same_key));
-		made.same_roots := pg_catalog.format('SELECT FROM %s WHERE %s LIMIT 1%s', sweep._source(relation, part), same_key, untried);
+		made.pick := sweep._removal(relation, part, archive, of_key.picked, pg_catalog.format('%s AND %s', of_key.at_picked, same_key));
+		made.same_roots := of_key.finds;
 	END IF;
 	RETURN made;
 END

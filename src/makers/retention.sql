@@ -154,17 +154,14 @@ COMMENT ON FUNCTION sweep._due_rows(regclass, jsonb, oid) IS 'the condition of t
 
 -- If the type of the column were altered during a run, values could be compared with the time zone of the session, and dates before their
 -- day is over. The statement that contains this check locks the table for the batch, and is analysed again when the table was altered.
-CREATE FUNCTION sweep._check_age_type(relation text, age text, type regtype, known text) RETURNS boolean
-	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+CREATE FUNCTION sweep._refuse_age_type(relation text, age text) RETURNS boolean
+	LANGUAGE plpgsql VOLATILE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	IF type <> known::pg_catalog.regtype THEN
-		RAISE EXCEPTION 'the type of "%" of % has changed since the run began', age, relation USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'Start the job again.';
-	END IF;
-	RETURN true;
+	RAISE EXCEPTION 'the type of "%" of % has changed since the run began', age, relation USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'Start the job again.';
 END
 $$;
-COMMENT ON FUNCTION sweep._check_age_type(text, text, regtype, text) IS 'true; raises when the age of the rows of a table, or of a partition, has another type';
+COMMENT ON FUNCTION sweep._refuse_age_type(text, text) IS 'raises: called when the age of the rows of a table, or of a partition, has another type';
 
 -- Intervals are compared with months of 30 days. One whose parts have different signs may be longer than zero by that, and reach into the
 -- future from some dates.
@@ -237,11 +234,11 @@ BEGIN
 	place := sweep._next_place(relation, parts, part);
 	key := sweep._age_key(coalesce(place.part, relation), age);
 	-- With ranges late rows cannot be counted: other shares have deleted some of the rows by then.
-	seen := due || coalesce((SELECT pg_catalog.format(' AND (SELECT pg_catalog.pg_typeof((NULL::%1$s).%2$I) OPERATOR(pg_catalog.=) %3$L::pg_catalog.regtype OR sweep._check_age_type(%1$L, %2$L, pg_catalog.pg_typeof((NULL::%1$s).%2$I), %3$L))', sweep._table_name(a.attrelid::pg_catalog.regclass), age, a.atttypid::pg_catalog.regtype)
+	seen := due || coalesce((SELECT pg_catalog.format(' AND (SELECT pg_catalog.pg_typeof((NULL::%1$s).%2$I) OPERATOR(pg_catalog.=) %3$L::pg_catalog.regtype OR sweep._refuse_age_type(%1$L, %2$L))', sweep._table_name(a.attrelid::pg_catalog.regclass), age, sweep._type_name(a.atttypid, -1))
 		FROM pg_catalog.pg_attribute a WHERE a.attrelid = coalesce(place.part, relation) AND a.attname = age),
 		-- For an expression, only its type is determined, with the columns of a null row; it is not executed.
-		pg_catalog.format(' AND (SELECT pg_catalog.pg_typeof(CASE WHEN false THEN %2$s END) OPERATOR(pg_catalog.=) %3$L::pg_catalog.regtype OR sweep._check_age_type(%1$L, %2$L, pg_catalog.pg_typeof(CASE WHEN false THEN %2$s END), %3$L) FROM (SELECT (NULL::%1$s).*) AS %4$I)',
-			sweep._table_name(coalesce(place.part, relation)), age, type, sweep._relation_name(relation))) || CASE WHEN again THEN free ELSE '' END;
+		pg_catalog.format(' AND (SELECT pg_catalog.pg_typeof(CASE WHEN false THEN %2$s END) OPERATOR(pg_catalog.=) %3$L::pg_catalog.regtype OR sweep._refuse_age_type(%1$L, %2$L) FROM (SELECT (NULL::%1$s).*) AS %4$I)',
+			sweep._table_name(coalesce(place.part, relation)), age, sweep._type_name(type::pg_catalog.regtype, -1), sweep._relation_name(relation))) || CASE WHEN again THEN free ELSE '' END;
 	late := CASE WHEN NOT args ? 'range' THEN sweep._late_rows(role, args, relation, type, age, due) END;
 	FOREACH first IN ARRAY '{true,false}'::boolean[] LOOP
 		made := sweep._removal_statements(relation, place.part, archive, key.columns, key.nulls, seen, due, free, cascading, first);
